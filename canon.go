@@ -94,6 +94,7 @@ type node struct {
 	kids   span // into document.kids
 	canon  span // into document.canon, once written
 	index  int  // position among the parent's elements as they arrived
+	depth  int
 }
 
 // A document is a parsed JSON text. It owns its memory: nothing in it points into the caller's bytes.
@@ -153,7 +154,7 @@ func (p *parser) value(name span, index, depth int) error {
 	}
 	at := len(p.doc.nodes)
 	kind := p.dec.PeekKind()
-	p.doc.nodes = append(p.doc.nodes, node{kind: kind, parent: p.parent, name: name, index: index})
+	p.doc.nodes = append(p.doc.nodes, node{kind: kind, parent: p.parent, name: name, index: index, depth: depth})
 	switch kind {
 	case '{', '[':
 		return p.container(at, depth)
@@ -352,6 +353,17 @@ func (d *document) write(n int) {
 		d.canon = append(d.canon, "false"...)
 	}
 	nd.canon = span{from, len(d.canon)}
+}
+
+// measure returns how many values the subtree at n holds and how deep it goes below n. A node's descendants follow it in
+// one run.
+func (d *document) measure(n int) (nodes, depth int) {
+	nodes = 1
+	for i := n + 1; i < len(d.nodes) && d.nodes[i].depth > d.nodes[n].depth; i++ {
+		nodes++
+		depth = max(depth, d.nodes[i].depth-d.nodes[n].depth)
+	}
+	return nodes, depth
 }
 
 // appendString appends the RFC 8785 form of a string (section 3.2.2.2). The content is valid UTF-8: the parser and the

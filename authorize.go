@@ -1,0 +1,218 @@
+package counterfoil
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"time"
+)
+
+// An Authorization is the result of every check that can be made before the use is spent. Authorize is its only maker.
+type Authorization struct {
+	dry       *DryRun
+	approval  *Approval
+	operation *Operation
+	step      *Step
+	limit     Limit
+	fresh     time.Time
+}
+
+// Authorize checks that the approval allows this operation as this step of the plan, now: every check of the boundary but
+// the use itself, in this order: the operation against the plan, the approval against the dry run, the window, the policy at
+// this instant, the sources as they are, and last the signatures (INV-2).
+func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string, op *Operation, ring *KeyRing, now time.Time) (*Authorization, error) {
+	if dry == nil || approval == nil || op == nil {
+		return nil, fail(CodeInvalidInput, "an authorization needs a dry run, an approval and an operation")
+	}
+	at, err := instant(now)
+	if err != nil {
+		return nil, err
+	}
+	step := dry.plan.step(stepID)
+	if step == nil {
+		return nil, fail(CodePolicyDenied, "the plan has no such step")
+	}
+	if op.input != step.InputDigest {
+		return nil, fail(CodeIntegrityFailed, "the operation is not the one that was planned")
+	}
+	if err := approval.match(dry); err != nil {
+		return nil, err
+	}
+	if err := within(at, approval.issued, approval.from, approval.expires, dry.policy.skew); err != nil {
+		return nil, err
+	}
+	if err := dry.policy.evaluate(dry.plan, at); err != nil {
+		return nil, err
+	}
+	if err := current.match(dry.plan, dry.policy, at); err != nil {
+		return nil, err
+	}
+	if err := approval.verify(ring, at); err != nil {
+		return nil, err
+	}
+	approved := approval.step(stepID)
+	if approved == nil {
+		return nil, fail(CodeIntegrityFailed, "the approval does not have this step")
+	}
+	return &Authorization{dry: dry, approval: approval, operation: op, step: step, limit: approved.limit,
+		fresh: dry.policy.freshUntil(dry.plan, current)}, nil
+}
+
+// A Use names one right to run: which step of which approval. A Ledger gives it out once, ever.
+type Use struct {
+	Tenant      string
+	Audience    string
+	Approval    Digest
+	Step        string
+	Input       Digest
+	ExecutionID string
+	Nonce       [16]byte
+
+	// The approval's window, which the ledger judges by its own clock inside its transaction.
+	IssuedAt  time.Time
+	NotBefore time.Time
+	ExpiresAt time.Time
+	Skew      time.Duration
+	// FreshUntil is the last instant at which the sources' observations are young enough; zero for no bound.
+	FreshUntil time.Time
+}
+
+// maxHeadAhead is how far the ledger's newest record may lie ahead of its clock before the clock is not believed.
+const maxHeadAhead = 5 * time.Second
+
+// Consume judges the use's window and signs the record that the use is spent. A Ledger calls it inside the transaction
+// that makes the record durable, with its own clock and the time of its newest event (zero for none). The instant is the
+// latest of clock, head and the approval's beginning, so that times in a log never decrease; a head more than five
+// seconds ahead of the clock refuses with CodeClock.
+func (u *Use) Consume(ctx context.Context, clock, head time.Time, key Signer) (*Consumption, error) {
+	at, err := instant(clock)
+	if err != nil {
+		return nil, err
+	}
+	limit := at.Add(maxHeadAhead)
+	for _, t := range []time.Time{head, u.IssuedAt} {
+		if t.After(limit) {
+			return nil, fail(CodeClock, "the ledger's clock is behind its own records or the approval")
+		}
+		if t.After(at) {
+			at = t.UTC().Truncate(time.Millisecond)
+		}
+	}
+	if err := within(at, u.IssuedAt, u.NotBefore, u.ExpiresAt, u.Skew); err != nil {
+		return nil, err
+	}
+	if !u.FreshUntil.IsZero() && at.After(u.FreshUntil) {
+		return nil, fail(CodePolicyDenied, "a source's observation is too old")
+	}
+	c := &Consumption{
+		tenant: u.Tenant, audience: u.Audience, id: u.ExecutionID, nonce: hex.EncodeToString(u.Nonce[:]), at: at,
+		approval: u.Approval, step: u.Step, input: u.Input,
+	}
+	if c.env, err = seal(ctx, typeConsumption, c.encode(), RoleLedger, key); err != nil {
+		return nil, err
+	}
+	c.digest = digest(domainUse, c.env.payload)
+	return c, nil
+}
+
+const kindConsumption = "counterfoil.consumption"
+
+// A Consumption is the ledger's signed record that a use is spent.
+type Consumption struct {
+	tenant, audience, id, nonce string
+	at                          time.Time
+	approval                    Digest
+	step                        string
+	input                       Digest
+
+	env    *envelope
+	digest Digest
+}
+
+func (c *Consumption) encode() []byte {
+	w := &writer{b: make([]byte, 0, 512)}
+	w.open('{')
+	w.digest("approvalDigest", c.approval)
+	w.text("audience", c.audience)
+	w.time("consumedAt", c.at)
+	w.text("id", c.id)
+	w.digest("inputDigest", c.input)
+	w.text("kind", kindConsumption)
+	w.text("nonce", c.nonce)
+	w.text("stepId", c.step)
+	w.text("tenant", c.tenant)
+	w.text("version", version)
+	w.close('}')
+	return w.b
+}
+
+// ParseConsumption reads a consumption record's envelope. It verifies nothing.
+func ParseConsumption(b []byte) (*Consumption, error) {
+	env, err := parseEnvelope(b, typeConsumption)
+	if err != nil {
+		return nil, err
+	}
+	r, err := env.payloadReader()
+	if err != nil {
+		return nil, err
+	}
+	var m [10]int
+	r.members(0, m[:], "approvalDigest", "audience", "consumedAt", "id", "inputDigest", "kind", "nonce", "stepId", "tenant", "version")
+	c := &Consumption{
+		env: env, digest: digest(domainUse, env.payload), approval: r.digest(m[0]), audience: r.identity(m[1]), at: r.time(m[2]),
+		id: r.identity(m[3]), input: r.digest(m[4]), nonce: r.text(m[6]), step: r.identity(m[7]), tenant: r.identity(m[8]),
+	}
+	r.literal(m[5], kindConsumption)
+	r.literal(m[9], version)
+	if raw, err := hex.DecodeString(c.nonce); r.err == nil && (err != nil || len(raw) != 16 || hex.EncodeToString(raw) != c.nonce) {
+		r.fail(m[6], "a nonce is 32 lower-case hex digits")
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return c, nil
+}
+
+// Digest returns the use digest: of the record without its signature.
+func (c *Consumption) Digest() Digest { return c.digest }
+
+// At returns the instant that the ledger gave the use.
+func (c *Consumption) At() time.Time { return c.at }
+
+// ExecutionID returns the id of the execution that spent the use.
+func (c *Consumption) ExecutionID() string { return c.id }
+
+// Envelope returns a copy of the signed envelope's bytes, which ParseConsumption reads.
+func (c *Consumption) Envelope() []byte { return slices.Clone(c.env.canon) }
+
+// verify checks the ledger's signature and that the record spends this step of this approval, inside its window.
+func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) error {
+	step := a.step(c.step)
+	if c.tenant != a.tenant || c.audience != a.audience || c.approval != a.digest || step == nil || step.input != c.input {
+		return fail(CodeIntegrityFailed, "the consumption record is for another use")
+	}
+	if err := within(c.at, a.issued, a.from, a.expires, skew); err != nil {
+		return err
+	}
+	s, err := c.env.single()
+	if err != nil {
+		return err
+	}
+	key, err := ring.verify(c.env.message(RoleLedger), s.key, s.sig)
+	if err != nil {
+		return err
+	}
+	if !key.validAt(c.tenant, c.at) {
+		return fail(CodeSignatureInvalid, "the ledger's key may not act for this tenant at this time")
+	}
+	return nil
+}
+
+// use returns the right that the authorization is for.
+func (a *Authorization) use(executionID string, nonce [16]byte) Use {
+	return Use{
+		Tenant: a.approval.tenant, Audience: a.approval.audience, Approval: a.approval.digest, Step: a.step.ID, Input: a.step.InputDigest,
+		ExecutionID: executionID, Nonce: nonce, IssuedAt: a.approval.issued, NotBefore: a.approval.from,
+		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh,
+	}
+}

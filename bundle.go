@@ -1,0 +1,203 @@
+package counterfoil
+
+import (
+	"bytes"
+	"time"
+)
+
+const (
+	kindBundle = "counterfoil.bundle"
+
+	// BundleMediaType is the media type of a bundle.
+	BundleMediaType = "application/vnd.counterfoil.bundle.v1+json"
+)
+
+// A Bundle is a receipt with everything that is needed to verify it.
+type Bundle struct {
+	Receipt     *Receipt
+	Approval    *Approval
+	Consumption *Consumption
+	DryRun      *DryRun    // with its policy
+	Operation   *Operation // nil in a bundle that was exported without its arguments
+}
+
+// Encode returns the bundle's canonical bytes.
+func (b *Bundle) Encode() []byte {
+	w := &writer{b: make([]byte, 0, 8192)}
+	w.open('{')
+	w.raw("approval", b.Approval.env.canon)
+	w.raw("consumption", b.Consumption.env.canon)
+	w.raw("dryRun", b.DryRun.canon)
+	w.text("kind", kindBundle)
+	if b.Operation != nil {
+		w.raw("operation", b.Operation.canon)
+	}
+	w.raw("policy", b.DryRun.policy.canon)
+	w.raw("receipt", b.Receipt.env.canon)
+	w.text("version", version)
+	w.close('}')
+	return w.b
+}
+
+func bundleLimits() limits {
+	return limits{
+		bytes: MaxArgumentBytes + 16*maxDocumentBytes, nodes: MaxArgumentNodes + 4*maxDocumentNodes,
+		depth: MaxArgumentDepth + 2, width: MaxArgumentNodes,
+	}
+}
+
+// ParseBundle reads a bundle. Only its canonical form is accepted, so that no byte of it can change unseen. The dry run is
+// rebuilt under the bundle's policy; no signature is verified.
+func ParseBundle(b []byte) (*Bundle, error) {
+	doc, err := parseDocument(b, bundleLimits(), numbersExact)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(doc.canonical(), b) {
+		return nil, fail(CodeInvalidInput, "a bundle must be in canonical form")
+	}
+	r := &reader{doc: doc, signed: true}
+	var m [8]int
+	r.members(0, m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "version")
+	r.literal(m[3], kindBundle)
+	r.literal(m[7], version)
+	if r.err != nil {
+		return nil, r.err
+	}
+	out := &Bundle{}
+	policy, err := readPolicy(r, m[5])
+	if err != nil {
+		return nil, err
+	}
+	if out.DryRun, err = readDryRun(r, m[2], policy); err != nil {
+		return nil, err
+	}
+	if m[4] >= 0 {
+		if out.Operation, err = readOperation(r, m[4], policy); err != nil {
+			return nil, err
+		}
+	}
+	if out.Approval, err = ParseApproval(doc.raw(m[0])); err != nil {
+		return nil, err
+	}
+	if out.Consumption, err = ParseConsumption(doc.raw(m[1])); err != nil {
+		return nil, err
+	}
+	if out.Receipt, err = ParseReceipt(doc.raw(m[6])); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// A Report says what a bundle proves.
+type Report struct {
+	Tenant, Audience string
+	ExecutionID      string
+	Actor            string // who proposed
+	Tool             string
+	Effect           Effect
+	Source           string // upstream
+	Arguments        []byte // canonical; nil when the bundle does not carry them
+	ArgumentsDigest  Digest
+	Authority        AuthorityKind
+	Approvers        []string
+	ApprovalKeys     []PublicKey // the keys that signed the approval
+	Reason           string
+	ApprovedAt       time.Time
+	ConsumedAt       time.Time
+	CompletedAt      time.Time
+	Outcome          Outcome
+	Late, Recovered  bool
+	Rows, Bytes      int64
+	Uncounted        bool
+	ResultDigest     Digest
+	ReceiptDigest    Digest
+	Checked          []string // what was checked, in order
+	Unchecked        []string // what this bundle gives no means to check
+}
+
+// VerifyBundle repeats every check of issuance whose input the bundle holds, against the ring's keys alone (INV-7), and
+// reports what it proves and what it could not check. Approver, policy and ledger keys are judged at the instant of the
+// use, the receipt's key at the instant of its signature. A receipt from the future of now is refused.
+func VerifyBundle(b []byte, ring *KeyRing, now time.Time) (*Report, error) {
+	x, err := ParseBundle(b)
+	if err != nil {
+		return nil, err
+	}
+	return x.Verify(ring, now)
+}
+
+// Verify does what VerifyBundle does, on a parsed bundle.
+func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
+	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
+	rep := &Report{Checked: []string{"form"}}
+	done := func(s string) { rep.Checked = append(rep.Checked, s) }
+	done("dry run rebuilt from plan and policy")
+	if err := a.match(dry); err != nil {
+		return nil, err
+	}
+	done("approval is for this plan and no wider")
+	step := dry.plan.step(c.step)
+	if step == nil {
+		return nil, fail(CodeIntegrityFailed, "the plan has no such step")
+	}
+	if b.Operation != nil {
+		if b.Operation.input != step.InputDigest {
+			return nil, fail(CodeIntegrityFailed, "the operation is not the one that was planned")
+		}
+		done("operation is the one that was approved")
+	}
+	if err := r.match(dry, a, c); err != nil {
+		return nil, err
+	}
+	done("receipt is for this use and within its limits")
+	if r.issued.After(now.Add(dry.policy.skew)) {
+		return nil, fail(CodeClock, "the receipt lies in the future")
+	}
+	if err := dry.policy.evaluate(dry.plan, c.at); err != nil {
+		return nil, err
+	}
+	done("policy allowed it at the instant of the use")
+	if err := c.verify(a, dry.policy.skew, ring); err != nil {
+		return nil, err
+	}
+	done("use is signed by the ledger, inside the approval's window")
+	a.made = nil // nothing made in this process is taken on trust here
+	if err := a.verify(ring, c.at); err != nil {
+		return nil, err
+	}
+	done("approval is signed by every approver")
+	if err := r.verify(ring); err != nil {
+		return nil, err
+	}
+	done("receipt is signed")
+	b.describe(rep, step, ring)
+	return rep, nil
+}
+
+func (b *Bundle) describe(rep *Report, step *Step, ring *KeyRing) {
+	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
+	rep.Tenant, rep.Audience, rep.ExecutionID, rep.Actor = r.tenant, r.audience, r.id, dry.plan.actor
+	rep.Tool, rep.Effect, rep.Source, rep.ArgumentsDigest = step.Tool, step.Effect, step.Source.ID, step.ParametersDigest
+	rep.Authority, rep.Approvers, rep.Reason = a.kind, a.Approvers(), a.reason
+	rep.ApprovedAt, rep.ConsumedAt, rep.CompletedAt = a.issued, c.at, r.completed
+	rep.Outcome, rep.Late, rep.Recovered = r.outcome, r.late, r.recovered
+	rep.Rows, rep.Bytes, rep.Uncounted = r.rows, r.bytes, r.uncounted
+	rep.ResultDigest, rep.ReceiptDigest = r.result, r.digest
+	for _, s := range a.env.signatures {
+		if k, ok := ring.keys[s.key]; ok {
+			rep.ApprovalKeys = append(rep.ApprovalKeys, k)
+		}
+	}
+	if b.Operation != nil {
+		rep.Arguments = b.Operation.Parameters()
+	} else {
+		rep.Unchecked = append(rep.Unchecked, "arguments: the bundle does not carry them; their digest is bound")
+	}
+	rep.Unchecked = append(rep.Unchecked,
+		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
+		"revocations after the keys were exported",
+		"the source as it was at the time of execution",
+		"the result itself; its digest is bound",
+	)
+}

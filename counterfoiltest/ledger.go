@@ -1,0 +1,90 @@
+// Package counterfoiltest has an in-memory ledger and keys for the tests of programs that use the boundary. Nothing in it
+// outlives the process: it is not for production.
+package counterfoiltest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+)
+
+// A Ledger keeps its records in memory. Its zero value is not ready; NewLedger makes one.
+type Ledger struct {
+	now func() time.Time
+	key counterfoil.Signer
+
+	mu     sync.Mutex
+	uses   map[use]*record
+	events [][]byte
+	head   time.Time
+}
+
+type use struct {
+	approval counterfoil.Digest
+	step     string
+}
+
+type record struct {
+	consumption *counterfoil.Consumption
+	receipt     *counterfoil.Receipt
+}
+
+// NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
+func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
+	return &Ledger{now: now, key: key, uses: map[use]*record{}}
+}
+
+// Spend implements counterfoil.Ledger.
+func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfoil.Event) (*counterfoil.Consumption, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := use{u.Approval, u.Step}
+	if _, spent := l.uses[id]; spent {
+		return nil, counterfoil.CodeAlreadyUsed
+	}
+	c, err := u.Consume(ctx, l.now(), l.head, l.key)
+	if err != nil {
+		return nil, err
+	}
+	l.uses[id] = &record{consumption: c}
+	l.append(started.WithUse(c.Digest()), c.At())
+	return c, nil
+}
+
+// Settle implements counterfoil.Ledger.
+func (l *Ledger) Settle(_ context.Context, r *counterfoil.Receipt, completed counterfoil.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rec, spent := l.uses[use{r.ApprovalDigest(), r.Step()}]
+	if !spent {
+		return counterfoil.CodeIntegrityFailed
+	}
+	if rec.receipt == nil {
+		rec.receipt = r
+		l.append(completed, r.CompletedAt())
+	}
+	return nil
+}
+
+func (l *Ledger) append(e counterfoil.Event, at time.Time) {
+	if at.After(l.head) {
+		l.head = at
+	}
+	l.events = append(l.events, e.Seal(int64(len(l.events)+1), l.head))
+}
+
+// Events returns the sealed events, in order.
+func (l *Ledger) Events() [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([][]byte(nil), l.events...)
+}
+
+// Uses returns how many uses are spent.
+func (l *Ledger) Uses() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.uses)
+}

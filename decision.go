@@ -1,0 +1,129 @@
+package counterfoil
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const kindDecision = "counterfoil.decision"
+
+// A Verb is what a decision decides. Approving is not among them: an Approval is a document of its own.
+type Verb string
+
+// The verbs.
+const (
+	VerbDeny     Verb = "deny"     // subject: the digest of the dry run that was shown
+	VerbClassify Verb = "classify" // subject: RulesDigest of the classification that was shown
+)
+
+// A Decision is a person's signed word on something other than an approval.
+type Decision struct {
+	tenant, audience string
+	verb             Verb
+	subject          Digest
+	approver         string
+	reason           string
+	at               time.Time
+	env              *envelope
+}
+
+// DecisionParams is what Decide signs.
+type DecisionParams struct {
+	Tenant, Audience string
+	Verb             Verb
+	Subject          Digest
+	Reason           string // optional
+}
+
+// Decide signs a decision with an approver's key.
+func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time) (*Decision, error) {
+	if signer == nil {
+		return nil, fail(CodeInvalidInput, "there is no signer")
+	}
+	at, err := instant(now)
+	if err != nil {
+		return nil, err
+	}
+	d := &Decision{tenant: p.Tenant, audience: p.Audience, verb: p.Verb, subject: p.Subject, reason: p.Reason, at: at, approver: signer.Public().Owner}
+	payload := d.encode()
+	env, err := seal(ctx, typeDecision, payload, RoleApprover, signer)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDecision(env.canon) // the parser is the one judge of what a decision may say
+}
+
+func (d *Decision) encode() []byte {
+	w := &writer{b: make([]byte, 0, 512)}
+	w.open('{')
+	w.text("approver", d.approver)
+	w.text("audience", d.audience)
+	w.time("decidedAt", d.at)
+	w.text("kind", kindDecision)
+	w.maybe("reason", d.reason)
+	w.digest("subject", d.subject)
+	w.text("tenant", d.tenant)
+	w.text("verb", string(d.verb))
+	w.text("version", version)
+	w.close('}')
+	return w.b
+}
+
+// ParseDecision reads a decision's envelope. It verifies nothing: Verify does.
+func ParseDecision(b []byte) (*Decision, error) {
+	env, err := parseEnvelope(b, typeDecision)
+	if err != nil {
+		return nil, err
+	}
+	r, err := env.payloadReader()
+	if err != nil {
+		return nil, err
+	}
+	var m [9]int
+	r.members(0, m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
+	d := &Decision{
+		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
+		tenant: r.identity(m[6]), verb: Verb(r.text(m[7])), env: env,
+	}
+	r.literal(m[3], kindDecision)
+	r.literal(m[8], version)
+	if r.err == nil && !slices.Contains([]Verb{VerbDeny, VerbClassify}, d.verb) {
+		r.fail(m[7], "this verb is not known")
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return d, nil
+}
+
+// Verify checks that an approver's key of the ring signed this verb on this subject for this tenant and audience.
+func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
+	if d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject {
+		return fail(CodeIntegrityFailed, "the decision is about something else")
+	}
+	s, err := d.env.single()
+	if err != nil {
+		return err
+	}
+	key, err := ring.verify(d.env.message(RoleApprover), s.key, s.sig)
+	if err != nil {
+		return err
+	}
+	if key.Owner != d.approver || !key.validAt(d.tenant, d.at) {
+		return fail(CodeSignatureInvalid, "the key may not decide for this person, tenant and time")
+	}
+	return nil
+}
+
+// Approver returns who decided.
+func (d *Decision) Approver() string { return d.approver }
+
+// At returns when.
+func (d *Decision) At() time.Time { return d.at }
+
+// Reason returns why, "" when it was not said.
+func (d *Decision) Reason() string { return d.reason }
+
+// Envelope returns a copy of the signed envelope's bytes, which ParseDecision reads.
+func (d *Decision) Envelope() []byte { return slices.Clone(d.env.canon) }

@@ -1,0 +1,184 @@
+package counterfoil
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+)
+
+const kindEvent = "counterfoil.event"
+
+// A Phase says what an event records.
+type Phase string
+
+// The phases.
+const (
+	PhaseRefused    Phase = "refused"      // a gate said no
+	PhaseRequested  Phase = "requested"    // a person was asked
+	PhaseApproved   Phase = "approved"     // a person said yes
+	PhaseDenied     Phase = "denied"       // a person said no
+	PhaseLapsed     Phase = "lapsed"       // a request ended without a decision: expired, cancelled or void
+	PhaseClassified Phase = "classified"   // a person said what a server's tools do
+	PhaseStarted    Phase = "started"      // the use is spent
+	PhaseCompleted  Phase = "completed"    // the receipt is issued
+	PhaseLate       Phase = "late-outcome" // an outcome that came after recovery had issued the receipt
+)
+
+// Pseudonyms replaces names in the audit log by keyed digests: equal names are equal there, and nobody without the key
+// can guess them (INV-9). One key per tenant.
+type Pseudonyms struct {
+	id  string
+	key []byte
+}
+
+// NewPseudonyms makes pseudonyms under a key of at least 32 random bytes, which events name by id.
+func NewPseudonyms(id string, key []byte) (*Pseudonyms, error) {
+	if err := CheckIdentity(id); err != nil {
+		return nil, err
+	}
+	if len(key) < sha256.Size {
+		return nil, fail(CodeInvalidInput, "a pseudonym key has at least 32 bytes")
+	}
+	return &Pseudonyms{id: id, key: slices.Clone(key)}, nil
+}
+
+// Of returns the pseudonym of a name in a role ("actor", "tool", …), "" for no name.
+func (p *Pseudonyms) Of(role, name string) string {
+	if name == "" {
+		return ""
+	}
+	h := hmac.New(sha256.New, p.key)
+	h.Write([]byte("counterfoil/v1/pseudonym\n" + role + "\n" + name))
+	return "hmac-sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// EventParams is what an event says. Names go in as they are and come out as pseudonyms. Absent members are left out.
+type EventParams struct {
+	Tenant      string
+	Audience    string
+	ExecutionID string // of an execution or of a request
+	Actor       string
+	Tool        string
+	Source      string
+	Step        string
+	Plan        string
+	Effect      Effect
+	Code        string // why, for a refusal: a stable code, never free text
+	Outcome     Outcome
+
+	PlanDigest     Digest
+	PolicyDigest   Digest
+	BindingsDigest Digest
+	ApprovalDigest Digest
+	InputDigest    Digest
+	UseDigest      Digest
+	ReceiptDigest  Digest
+	ResultDigest   Digest
+
+	Rows, Bytes                 int64 // accepted
+	ObservedRows, ObservedBytes int64
+	Late, Recovered, Uncounted  bool
+}
+
+// An Event is one record of the audit log, complete but for its place in the log, which the ledger gives it.
+type Event struct {
+	phase Phase
+	names *Pseudonyms
+	p     EventParams
+}
+
+// NewEvent makes an event.
+func NewEvent(phase Phase, names *Pseudonyms, p EventParams) (Event, error) {
+	if names == nil {
+		return Event{}, fail(CodeInvalidInput, "an event needs pseudonyms")
+	}
+	for _, s := range []string{p.Tenant, p.Audience, p.ExecutionID} {
+		if err := CheckIdentity(s); err != nil {
+			return Event{}, err
+		}
+	}
+	if p.Code != "" {
+		if err := CheckIdentity(p.Code); err != nil {
+			return Event{}, err
+		}
+	}
+	return Event{phase: phase, names: names, p: p}, nil
+}
+
+// Phase returns what the event records.
+func (e Event) Phase() Phase { return e.phase }
+
+// Tenant returns the tenant whose log the event belongs to.
+func (e Event) Tenant() string { return e.p.Tenant }
+
+// ExecutionID returns the execution or request that the event is about.
+func (e Event) ExecutionID() string { return e.p.ExecutionID }
+
+// WithUse returns the event with its use digest set.
+func (e Event) WithUse(d Digest) Event {
+	e.p.UseDigest = d
+	return e
+}
+
+// Seal returns the event's canonical bytes at its place in the tenant's log: the sequence counts from 1 without gaps, and
+// at never decreases.
+func (e Event) Seal(sequence int64, at time.Time) []byte {
+	w := &writer{b: make([]byte, 0, 1536)}
+	w.open('{')
+	w.maybe("actor", e.names.Of("actor", e.p.Actor))
+	w.maybeDigest("approvalDigest", e.p.ApprovalDigest)
+	w.text("audience", e.p.Audience)
+	w.maybeDigest("bindingsDigest", e.p.BindingsDigest)
+	completed := e.phase == PhaseCompleted || e.phase == PhaseLate
+	if completed {
+		w.count("bytes", e.p.Bytes)
+	}
+	w.maybe("code", e.p.Code)
+	w.maybe("effect", string(e.p.Effect))
+	w.text("executionId", e.p.ExecutionID)
+	w.maybeDigest("inputDigest", e.p.InputDigest)
+	w.text("kind", kindEvent)
+	w.truth("late", e.p.Late)
+	if completed {
+		w.count("observedBytes", e.p.ObservedBytes)
+		w.count("observedRows", e.p.ObservedRows)
+	}
+	w.maybe("outcome", string(e.p.Outcome))
+	w.text("phase", string(e.phase))
+	w.maybe("plan", e.names.Of("plan", e.p.Plan))
+	w.maybeDigest("planDigest", e.p.PlanDigest)
+	w.maybeDigest("policyDigest", e.p.PolicyDigest)
+	w.text("pseudonymKey", e.names.id)
+	w.maybeDigest("receiptDigest", e.p.ReceiptDigest)
+	w.truth("recovered", e.p.Recovered)
+	w.maybeDigest("resultDigest", e.p.ResultDigest)
+	if completed {
+		w.count("rows", e.p.Rows)
+	}
+	w.count("sequence", sequence)
+	w.maybe("source", e.names.Of("source", e.p.Source))
+	w.maybe("step", e.names.Of("step", e.p.Step))
+	w.text("tenant", e.p.Tenant)
+	w.time("time", at)
+	w.maybe("tool", e.names.Of("tool", e.p.Tool))
+	w.truth("uncounted", e.p.Uncounted)
+	w.maybeDigest("useDigest", e.p.UseDigest)
+	w.text("version", version)
+	w.close('}')
+	return w.b
+}
+
+// EventDigest returns the digest of a sealed event's canonical bytes.
+func EventDigest(sealed []byte) Digest { return digest(domainEvent, sealed) }
+
+// stepEvent makes the events of an execution.
+func stepEvent(phase Phase, names *Pseudonyms, dry *DryRun, a *Approval, step *Step, executionID string) (Event, error) {
+	return NewEvent(phase, names, EventParams{
+		Tenant: a.tenant, Audience: a.audience, ExecutionID: executionID, Actor: dry.plan.actor, Tool: step.Tool,
+		Source: step.Source.ID, Step: step.ID, Plan: dry.plan.id, Effect: step.Effect,
+		PlanDigest: dry.plan.digest, PolicyDigest: dry.policy.digest, BindingsDigest: dry.bindings,
+		ApprovalDigest: a.digest, InputDigest: step.InputDigest,
+	})
+}

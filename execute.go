@@ -1,0 +1,279 @@
+package counterfoil
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// A Ledger remembers which uses are spent, durably and once.
+type Ledger interface {
+	// Spend records the first use of u together with the started event, in one atomic durable commit. Exactly one call
+	// per use (approval digest and step) ever returns nil, over goroutines, processes and restarts, and by then the
+	// record is durable. A definite refusal carries its code: CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired,
+	// CodeNotYetValid, CodeClock, CodePolicyDenied or CodeUnavailable (nothing was recorded). Any other error means that
+	// the outcome of the commit is unknown: the caller must not execute.
+	Spend(ctx context.Context, u Use, started Event) (*Consumption, error)
+	// Settle records the receipt of a spent use together with the completed event, if the use has none yet.
+	Settle(ctx context.Context, r *Receipt, completed Event) error
+}
+
+// An Executor runs one kind of operation. It must take the operation from the claim by Redeem, which works once.
+type Executor interface {
+	// Tool and Effect say what the executor does; both must be the operation's.
+	Tool() string
+	Effect() Effect
+	// Execute runs the redeemed operation. An error that carries CodeExecutionFailed says that the tool was not
+	// reached; any other error leaves the outcome unknown.
+	Execute(ctx context.Context, c *Claim) (Result, error)
+}
+
+// A Result is what an executor brings back.
+type Result struct {
+	Value     []byte // the raw bytes of the result, as they will be relayed
+	Rows      int64  // counted on Value
+	Uncounted bool   // Rows could not be counted; the receipt says so
+	Failed    bool   // the tool ran and reported a failure; Value is its report
+}
+
+// A Claim is a spent use in the hands of the one who may run it. Spend is its only maker. The zero Claim is refused.
+type Claim struct {
+	auth        *Authorization
+	consumption *Consumption
+	names       *Pseudonyms
+	redeemed    atomic.Bool
+}
+
+// Work is what a redeemed claim entitles to.
+type Work struct {
+	Operation      *Operation
+	Limit          Limit
+	IdempotencyKey string // the use digest: the same for every attempt that is the same effect
+}
+
+// Redeem hands out the work, once. The second call, and any call on a nil or zero Claim, is refused.
+func (c *Claim) Redeem() (Work, error) {
+	if c == nil || c.auth == nil || c.consumption == nil {
+		return Work{}, fail(CodeInvalidInput, "this is not a claim")
+	}
+	if !c.redeemed.CompareAndSwap(false, true) {
+		return Work{}, fail(CodeAlreadyUsed, "the claim was redeemed before")
+	}
+	return Work{Operation: c.auth.operation, Limit: c.auth.limit, IdempotencyKey: c.consumption.digest.String()}, nil
+}
+
+// Consumption returns the ledger's record of the use.
+func (c *Claim) Consumption() *Consumption { return c.consumption }
+
+// SpendParams is what Spend needs beside the authorization.
+type SpendParams struct {
+	ExecutionID string   // unique; becomes the receipt's id
+	Nonce       [16]byte // 128 fresh random bits
+	Pseudonyms  *Pseudonyms
+}
+
+// Spend spends the use (INV-3, INV-4). An error with CodeUnknownOutcome means that the use may be spent: the host must
+// resolve it with its ledger and must not execute.
+func Spend(ctx context.Context, l Ledger, a *Authorization, p SpendParams) (*Claim, error) {
+	if l == nil || a == nil || a.approval == nil {
+		return nil, fail(CodeInvalidInput, "spending needs a ledger and an authorization")
+	}
+	if err := CheckIdentity(p.ExecutionID); err != nil {
+		return nil, err
+	}
+	if p.Nonce == [16]byte{} {
+		return nil, fail(CodeInvalidInput, "the nonce is empty")
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, failWith(CodeAborted, "cancelled before the use was spent", err)
+	}
+	started, err := stepEvent(PhaseStarted, p.Pseudonyms, a.dry, a.approval, a.step, p.ExecutionID)
+	if err != nil {
+		return nil, err
+	}
+	u := a.use(p.ExecutionID, p.Nonce)
+	c, err := l.Spend(ctx, u, started)
+	if err != nil {
+		return nil, spendError(err)
+	}
+	if c == nil || c.approval != u.Approval || c.step != u.Step || c.id != u.ExecutionID {
+		return nil, fail(CodeUnknownOutcome, "the ledger answered for another use")
+	}
+	return &Claim{auth: a, consumption: c, names: p.Pseudonyms}, nil
+}
+
+func spendError(err error) error {
+	switch CodeOf(err) {
+	case CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired, CodeNotYetValid, CodeClock, CodePolicyDenied, CodeUnavailable:
+		return err
+	default:
+		return failWith(CodeUnknownOutcome, "the ledger could not say whether the use is spent", err)
+	}
+}
+
+// A Finished execution has run and waits to be settled.
+type Finished struct {
+	claim   *Claim
+	outcome Outcome
+	result  Result // empty unless it may be handed on
+	seen    Result // what was observed, for the receipt
+	err     error
+}
+
+// Outcome returns how the execution ended.
+func (f *Finished) Outcome() Outcome { return f.outcome }
+
+// Result returns what may be handed on: empty when the result was over its limits or there is none.
+func (f *Finished) Result() Result { return f.result }
+
+// Err returns the executor's error, for the host's own log.
+func (f *Finished) Err() error { return f.err }
+
+// Run enters the executor with the claim, once, and judges what comes back. It always returns a Finished that Settle
+// turns into a receipt, whatever the executor did (INV-5); the error is for a claim or an executor that is none.
+func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
+	if c == nil || c.auth == nil || x == nil {
+		return nil, fail(CodeInvalidInput, "running needs a claim and an executor")
+	}
+	f := &Finished{claim: c, outcome: OutcomeCancelled}
+	if x.Tool() != c.auth.operation.tool || x.Effect() != c.auth.operation.effect {
+		f.err = fail(CodeExecutionFailed, "the executor is for another tool or effect")
+		return f, nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		f.err = failWith(CodeAborted, "cancelled before the executor was entered", err)
+		return f, nil
+	}
+	res, err := enter(ctx, c, x)
+	switch {
+	case !c.redeemed.Load():
+		f.err = err // it never had the operation: nothing can have happened
+	case err == nil:
+		f.judge(res)
+	case errors.Is(err, CodeExecutionFailed):
+		f.outcome, f.err = OutcomeFailed, err
+	default:
+		f.outcome, f.err = OutcomeIndeterminate, err
+	}
+	return f, nil
+}
+
+// enter calls the executor and turns a panic into an error: what it did before is unknown.
+func enter(ctx context.Context, c *Claim, x Executor) (res Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			res, err = Result{}, fail(CodeUnknownOutcome, "the executor panicked")
+		}
+	}()
+	return x.Execute(ctx, c)
+}
+
+// judge holds a result against the approved limits. What is over them is observed, and not handed on.
+func (f *Finished) judge(res Result) {
+	limit := f.claim.auth.limit
+	f.seen = res
+	over := int64(len(res.Value)) > limit.Bytes || res.Rows > limit.Rows
+	switch {
+	case res.Rows < 0 || res.Rows > maxSafeInteger || res.Uncounted && res.Rows != 0:
+		f.seen.Rows, f.seen.Uncounted = 0, true
+		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the executor's row count is not a count")
+	case over:
+		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the result is larger than what was approved")
+	case res.Failed:
+		f.outcome, f.result = OutcomeFailed, res
+	default:
+		f.outcome, f.result = OutcomeSucceeded, res
+	}
+}
+
+// spoiled is the outcome of an effect whose result can't be accepted: a read failed, but a write may well have happened.
+func (f *Finished) spoiled() Outcome {
+	if f.claim.auth.operation.effect.Class() == ClassRead {
+		return OutcomeFailed
+	}
+	return OutcomeIndeterminate
+}
+
+// Settle issues the receipt and records it with the completed event. A cancelled ctx does not stop it: an effect that
+// happened is recorded. An error with CodeReceiptFailed leaves the use started in the ledger, where recovery will find it;
+// the receipt is nil or not yet recorded.
+func Settle(ctx context.Context, l Ledger, f *Finished, signer Signer, now time.Time) (*Receipt, error) {
+	if l == nil || f == nil || f.claim == nil {
+		return nil, fail(CodeInvalidInput, "settling needs a ledger and a finished execution")
+	}
+	ctx = context.WithoutCancel(ctx)
+	a := f.claim.auth
+	r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: int64(len(f.seen.Value))}
+	if f.seen.Value != nil {
+		r.result = ResultDigest(f.seen.Value)
+	}
+	if f.outcome == OutcomeSucceeded {
+		r.rows, r.bytes = r.observedRows, r.seenBytes
+	}
+	if err := r.issue(ctx, a.dry, a.approval, f.claim.consumption, signer, now); err != nil {
+		return nil, failWith(CodeReceiptFailed, "the receipt could not be issued", err)
+	}
+	e, err := r.completedEvent(f.claim.names, a.dry, a.approval)
+	if err != nil {
+		return nil, failWith(CodeReceiptFailed, "the completed event could not be made", err)
+	}
+	if err := l.Settle(ctx, r, e); err != nil {
+		return r, failWith(CodeReceiptFailed, "the receipt could not be recorded", err)
+	}
+	return r, nil
+}
+
+// An Execution is all that Execute needs.
+type Execution struct {
+	ID         string   // unique; becomes the receipt's id
+	Nonce      [16]byte // 128 fresh random bits
+	DryRun     *DryRun
+	Approval   *Approval
+	Context    *Context
+	StepID     string
+	Operation  *Operation
+	Keys       *KeyRing
+	Ledger     Ledger
+	Executor   Executor
+	Signer     Signer // of receipts
+	Pseudonyms *Pseudonyms
+	Now        func() time.Time
+}
+
+// Execute authorizes, spends, runs and settles. It returns the result and the receipt; an execution that did not succeed
+// returns its receipt with an error: CodeExecutionFailed, CodeAborted or CodeUnknownOutcome.
+func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
+	if x.Now == nil || x.Executor == nil || x.Operation == nil || x.Signer == nil {
+		return Result{}, nil, fail(CodeInvalidInput, "the execution is not complete")
+	}
+	if x.Executor.Tool() != x.Operation.tool || x.Executor.Effect() != x.Operation.effect {
+		return Result{}, nil, fail(CodeInvalidInput, "the executor is for another tool or effect")
+	}
+	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, x.Now())
+	if err != nil {
+		return Result{}, nil, err
+	}
+	c, err := Spend(ctx, x.Ledger, a, SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms})
+	if err != nil {
+		return Result{}, nil, err
+	}
+	f, err := Run(ctx, c, x.Executor)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	r, err := Settle(ctx, x.Ledger, f, x.Signer, x.Now())
+	if err != nil {
+		return Result{}, r, err
+	}
+	switch f.outcome {
+	case OutcomeSucceeded:
+		return f.result, r, nil
+	case OutcomeCancelled:
+		return Result{}, r, failWith(CodeAborted, "the executor was not entered", f.err)
+	case OutcomeFailed:
+		return f.result, r, failWith(CodeExecutionFailed, "the executor reported a failure", f.err)
+	default:
+		return Result{}, r, failWith(CodeUnknownOutcome, "nobody can say whether the effect happened", f.err)
+	}
+}

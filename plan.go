@@ -1,0 +1,306 @@
+package counterfoil
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	version      = "1.0"
+	kindPlan     = "counterfoil.plan"
+	maxSteps     = 128
+	maxFields    = 512
+	maxScopes    = 128
+	maxCitations = 64
+)
+
+// An Effect is what a step does to the world. The zero Effect is none of them.
+type Effect string
+
+// The effects.
+const (
+	EffectRead        Effect = "read"
+	EffectRender      Effect = "render"
+	EffectMutation    Effect = "mutation"
+	EffectPublish     Effect = "publish"
+	EffectShare       Effect = "share"
+	EffectRealtime    Effect = "realtime"
+	EffectJob         Effect = "job"
+	EffectDestructive Effect = "destructive" // a mutation that can't be undone
+)
+
+// Effects returns all effects in the order of their declaration.
+func Effects() []Effect {
+	return []Effect{
+		EffectRead, EffectRender, EffectMutation, EffectPublish, EffectShare, EffectRealtime, EffectJob, EffectDestructive,
+	}
+}
+
+// A Class groups effects by what it takes to allow them.
+type Class string
+
+// The classes.
+const (
+	ClassRead        Class = "read"
+	ClassWrite       Class = "write"
+	ClassDestructive Class = "destructive"
+)
+
+// Class returns the effect's class. An effect that is not known is destructive.
+func (e Effect) Class() Class {
+	switch e {
+	case EffectRead, EffectRender:
+		return ClassRead
+	case EffectMutation, EffectPublish, EffectShare, EffectRealtime, EffectJob:
+		return ClassWrite
+	case EffectDestructive:
+		return ClassDestructive
+	default:
+		return ClassDestructive
+	}
+}
+
+func (r *reader) effect(n int) Effect {
+	e := Effect(r.text(n))
+	if r.err == nil && n >= 0 && !slices.Contains(Effects(), e) {
+		r.fail(n, "this effect is not known")
+	}
+	return e
+}
+
+// A DataMode says what kind of data a source gives.
+type DataMode string
+
+// The data modes.
+const (
+	DataCached   DataMode = "cached"
+	DataOffline  DataMode = "offline"
+	DataReplayed DataMode = "replayed"
+	DataLive     DataMode = "live"
+)
+
+func (r *reader) dataMode(n int) DataMode {
+	m := DataMode(r.text(n))
+	if r.err == nil && n >= 0 && m != DataCached && m != DataOffline && m != DataReplayed && m != DataLive {
+		r.fail(n, "this data mode is not known")
+	}
+	return m
+}
+
+// A Source is what a step acts on. Its first five fields are its identity, which must not change between planning and
+// execution; ObservedAt and Attribution say when and by whom it was seen so, and may be newer.
+type Source struct {
+	ID            string
+	SchemaVersion string
+	SourceVersion string
+	Scopes        []string // sorted
+	DataMode      DataMode
+
+	ObservedAt  time.Time
+	Attribution string
+}
+
+func (s *Source) sameIdentity(o *Source) bool {
+	return s.ID == o.ID && s.SchemaVersion == o.SchemaVersion && s.SourceVersion == o.SourceVersion &&
+		s.DataMode == o.DataMode && slices.Equal(s.Scopes, o.Scopes)
+}
+
+// A Step is one tool call of a plan.
+type Step struct {
+	ID               string
+	Tool             string
+	Effect           Effect
+	Source           Source
+	QueryPlanID      string
+	Fingerprint      Digest // of the operation's body: tool and arguments
+	ParametersDigest Digest // of the arguments alone
+	InputDigest      Digest // of all that identifies the operation
+	Fields           []string
+	Rows             int64
+	Bytes            int64
+}
+
+// A Plan is what an untrusted proposer wants done. ParsePlan is its only maker.
+type Plan struct {
+	tenant, audience, id, actor string
+	steps                       []Step
+	canon                       []byte
+	bindings                    []byte // the distinct source bindings, sorted by id, canonical
+	digest                      Digest
+}
+
+// ParsePlan reads a plan. Every step's inputDigest must be the digest of what the step says; one source named twice must
+// be described alike. Citations must be empty.
+func ParsePlan(b []byte) (*Plan, error) {
+	d, err := parseDocument(b, documentLimits(), numbersExact)
+	if err != nil {
+		return nil, err
+	}
+	return readPlan(&reader{doc: d}, 0)
+}
+
+// readPlan reads the plan at node n. The document is written out after reading, so that its lists are sorted by then.
+func readPlan(r *reader, n int) (*Plan, error) {
+	var m [9]int
+	r.members(n, m[:], "actor", "audience", "id", "kind", "model?", "provider?", "steps", "tenant", "version")
+	p := &Plan{actor: r.identity(m[0]), audience: r.identity(m[1]), id: r.identity(m[2]), tenant: r.identity(m[7])}
+	r.literal(m[3], kindPlan)
+	r.identity(m[4])
+	r.identity(m[5])
+	r.literal(m[8], version)
+	kids := r.elements(m[6], maxSteps)
+	p.steps = make([]Step, 0, len(kids))
+	for _, k := range kids {
+		s := readStep(r, k)
+		if slices.ContainsFunc(p.steps, func(o Step) bool { return o.ID == s.ID }) {
+			r.fail(k, "another step has this id")
+		}
+		p.steps = append(p.steps, s)
+	}
+	if r.err == nil && len(p.steps) == 0 {
+		r.fail(m[6], "a plan has at least one step")
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	r.doc.canonical()
+	p.canon = r.doc.raw(n)
+	p.digest = digest(domainPlan, p.canon)
+	return p, p.bind(r, kids)
+}
+
+// bind gathers the distinct source bindings. Two descriptions of one source are refused.
+func (p *Plan) bind(r *reader, steps []int) error {
+	type binding struct {
+		id  string
+		raw []byte
+	}
+	found := make([]binding, 0, len(steps))
+	for i, k := range steps {
+		raw := r.doc.raw(stepSource(r, k))
+		id := p.steps[i].Source.ID
+		at := slices.IndexFunc(found, func(b binding) bool { return b.id == id })
+		if at < 0 {
+			found = append(found, binding{id, raw})
+		} else if string(found[at].raw) != string(raw) {
+			return failAt(CodeInvalidInput, r.doc.pointer(k), "the plan describes one source in two ways")
+		}
+	}
+	slices.SortFunc(found, func(a, b binding) int { return compareUTF16(a.id, b.id) })
+	p.bindings = append(p.bindings, '[')
+	for i, b := range found {
+		if i > 0 {
+			p.bindings = append(p.bindings, ',')
+		}
+		p.bindings = append(p.bindings, b.raw...)
+	}
+	p.bindings = append(p.bindings, ']')
+	return nil
+}
+
+func readStep(r *reader, n int) Step {
+	var m [9]int
+	r.members(n, m[:], "effect", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
+	s := Step{
+		Effect: r.effect(m[0]), Fields: r.list(m[1], 0, maxFields), ID: r.identity(m[2]), InputDigest: r.digest(m[3]),
+		ParametersDigest: r.digest(m[5]), Source: readSource(r, m[7]), Tool: r.identity(m[8]),
+	}
+	var l, q [2]int
+	r.members(m[4], l[:], "bytes", "rows")
+	s.Bytes, s.Rows = r.count(l[0]), r.count(l[1])
+	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[6], q[:])
+	if r.err == nil && n >= 0 && s.InputDigest != inputDigest(&s) {
+		r.fail(m[3], "this is not the digest of what the step says")
+	}
+	return s
+}
+
+func readQueryPlan(r *reader, n int, m []int) (id string, fingerprint Digest) {
+	r.members(n, m, "fingerprint", "id")
+	return r.identity(m[1]), r.digest(m[0])
+}
+
+// stepSource returns the node of a step's source: the eighth of its nine sorted members, all of which are required.
+func stepSource(r *reader, step int) int { return r.doc.children(step)[7] }
+
+func readSource(r *reader, n int) Source {
+	var m [5]int
+	r.members(n, m[:], "authorizationScope", "id", "provenance", "schemaVersion", "sourceVersion")
+	s := Source{
+		Scopes: r.list(m[0], 1, maxScopes), ID: r.identity(m[1]),
+		SchemaVersion: r.identity(m[3]), SourceVersion: r.identity(m[4]),
+	}
+	var p [4]int
+	r.members(m[2], p[:], "attribution", "citations", "dataMode", "observedAt")
+	s.Attribution = r.text(p[0])
+	if len(r.elements(p[1], maxCitations)) > 0 {
+		r.fail(p[1], "citations are not supported yet: this array must be empty")
+	}
+	s.DataMode, s.ObservedAt = r.dataMode(p[2]), r.time(p[3])
+	return s
+}
+
+// inputDigest is the digest of all that identifies an operation: what the approver approves and the executor is given.
+func inputDigest(s *Step) Digest {
+	w := &writer{b: make([]byte, 0, 512)}
+	w.open('{')
+	w.text("effect", string(s.Effect))
+	w.list("fields", s.Fields)
+	w.digest("parametersDigest", s.ParametersDigest)
+	w.name("queryPlan")
+	w.open('{')
+	w.digest("fingerprint", s.Fingerprint)
+	w.text("id", s.QueryPlanID)
+	w.close('}')
+	w.text("sourceId", s.Source.ID)
+	w.text("tool", s.Tool)
+	w.close('}')
+	return digest(domainInput, w.b)
+}
+
+// fingerprint is the digest of an operation's body.
+func fingerprint(tool string, arguments []byte) Digest {
+	w := &writer{b: make([]byte, 0, len(arguments)+len(tool)+32)}
+	w.open('{')
+	w.raw("arguments", arguments)
+	w.text("tool", tool)
+	w.close('}')
+	return digest(domainArguments, w.b)
+}
+
+// ID returns the plan's id.
+func (p *Plan) ID() string { return p.id }
+
+// Tenant returns the tenant that the plan belongs to.
+func (p *Plan) Tenant() string { return p.tenant }
+
+// Audience returns the log that the plan's use is to be recorded in.
+func (p *Plan) Audience() string { return p.audience }
+
+// Actor returns the principal that proposes the plan.
+func (p *Plan) Actor() string { return p.actor }
+
+// Digest returns the plan's digest.
+func (p *Plan) Digest() Digest { return p.digest }
+
+// Canonical returns a copy of the plan's canonical bytes.
+func (p *Plan) Canonical() []byte { return slices.Clone(p.canon) }
+
+// Steps returns a copy of the steps.
+func (p *Plan) Steps() []Step {
+	out := slices.Clone(p.steps)
+	for i := range out {
+		out[i].Fields = slices.Clone(out[i].Fields)
+		out[i].Source.Scopes = slices.Clone(out[i].Source.Scopes)
+	}
+	return out
+}
+
+func (p *Plan) step(id string) *Step {
+	for i := range p.steps {
+		if p.steps[i].ID == id {
+			return &p.steps[i]
+		}
+	}
+	return nil
+}
