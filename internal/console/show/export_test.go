@@ -1,0 +1,4 @@
+package show
+
+// Latin is latin, for the test of its tables.
+func Latin(r rune) rune { return latin(r) }
