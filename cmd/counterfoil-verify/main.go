@@ -1,0 +1,271 @@
+// Command counterfoil-verify checks a receipt bundle offline: what was approved, by whom, with whose key, what ran, with
+// what outcome, and what the bundle can't show. It links the boundary and nothing else of ours.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/counterfoil/counterfoil"
+)
+
+const usage = `counterfoil-verify: check a receipt bundle offline
+
+usage: counterfoil-verify BUNDLE --keys KEYS [--json] [--require-log]
+
+  BUNDLE         a file from "counterfoil receipts export ID", or - for standard input
+  --keys KEYS    the public keys to trust: keys.json of the gateway's state, which you
+                 got from somewhere else than the bundle
+  --json         print the report as one line of JSON
+  --require-log  fail unless the bundle proves that the receipt is in a witnessed log
+
+exit: 0 it verifies, 1 it does not, and why, 2 wrong usage or an unreadable file
+
+example: counterfoil-verify bundle.json --keys keys.json
+`
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitNo     = 1
+	exitUsage  = 2
+	maxInput   = 64 << 20 // a bundle is smaller; see docs/spec.md
+	timeFormat = "2006-01-02 15:04:05.000 UTC"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, time.Now)) }
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, now func() time.Time) int {
+	fs := flag.NewFlagSet("counterfoil-verify", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	keysPath := fs.String("keys", "", "")
+	asJSON := fs.Bool("json", false, "")
+	requireLog := fs.Bool("require-log", false, "")
+	bundlePath, err := parse(fs, args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	}
+	if err != nil || *keysPath == "" {
+		if err == nil {
+			err = errors.New("--keys is missing")
+		}
+		fmt.Fprintf(stderr, "counterfoil-verify: error: %v\ncounterfoil-verify: hint: counterfoil-verify --help\n", err)
+		return exitUsage
+	}
+	keys, err := read(*keysPath, stdin)
+	if err != nil {
+		return unreadable(stderr, err)
+	}
+	bundle, err := read(bundlePath, stdin)
+	if err != nil {
+		return unreadable(stderr, err)
+	}
+	ring, err := counterfoil.ParseKeyRing(keys)
+	if err != nil {
+		return refuse(stdout, stderr, *asJSON, fmt.Errorf("the keys: %w", err))
+	}
+	rep, err := counterfoil.VerifyBundle(bundle, ring, now())
+	if err == nil && *requireLog {
+		err = &counterfoil.Error{Code: counterfoil.CodeIntegrityFailed, Msg: "the bundle has no proof that the receipt is in a log"}
+	}
+	if err != nil {
+		return refuse(stdout, stderr, *asJSON, err)
+	}
+	if *asJSON {
+		fmt.Fprintln(stdout, reportJSON(rep))
+	} else {
+		printReport(stdout, rep)
+	}
+	return exitOK
+}
+
+// parse takes the one positional argument from among the flags, wherever it stands.
+func parse(fs *flag.FlagSet, args []string) (string, error) {
+	var positional []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			return "", err
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		positional = append(positional, fs.Arg(0))
+		args = fs.Args()[1:]
+	}
+	if len(positional) != 1 {
+		return "", fmt.Errorf("one bundle is needed, not %d", len(positional))
+	}
+	return positional[0], nil
+}
+
+func read(path string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path) //nolint:gosec // the person names the file
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // opened for reading
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err == nil && len(b) > maxInput {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxInput)
+	}
+	return b, err
+}
+
+func unreadable(stderr io.Writer, err error) int {
+	fmt.Fprintf(stderr, "counterfoil-verify: error: %s\n", plain(err.Error()))
+	return exitUsage
+}
+
+func refuse(stdout, stderr io.Writer, asJSON bool, err error) int {
+	if asJSON {
+		fmt.Fprintf(stdout, "{\"verified\":false,\"code\":%s,\"reason\":%s}\n", quote(string(counterfoil.CodeOf(err))), quote(err.Error()))
+	} else {
+		fmt.Fprintln(stdout, "DOES NOT VERIFY")
+	}
+	fmt.Fprintf(stderr, "counterfoil-verify: error: %s\n", plain(err.Error()))
+	return exitNo
+}
+
+func printReport(w io.Writer, r *counterfoil.Report) {
+	line := func(name, value string) { fmt.Fprintf(w, "%-12s %s\n", name, plain(value)) }
+	fmt.Fprintln(w, "VERIFIED")
+	line("receipt", r.ExecutionID+"  "+r.ReceiptDigest.String())
+	line("tool", r.Tool+" ("+string(r.Effect)+") of "+r.Source)
+	line("proposed by", r.Actor)
+	if r.Arguments != nil {
+		line("arguments", string(r.Arguments))
+	} else {
+		line("arguments", "not in the bundle; "+r.ArgumentsDigest.String())
+	}
+	line("approved by", strings.Join(r.Approvers, ", ")+" on the authority of "+authority(r.Authority))
+	for _, k := range r.ApprovalKeys {
+		line("  with key", string(k.ID)+" of "+k.Owner+", custody "+string(k.Custody))
+	}
+	line("approved at", r.ApprovedAt.Format(timeFormat))
+	if r.Reason != "" {
+		line("reason", r.Reason)
+	}
+	line("used at", r.ConsumedAt.Format(timeFormat))
+	line("completed at", r.CompletedAt.Format(timeFormat))
+	line("outcome", outcome(r))
+	if !r.ResultDigest.IsZero() {
+		line("result", strconv.FormatInt(r.Bytes, 10)+" bytes accepted, "+r.ResultDigest.String())
+	}
+	line("log", r.Audience+", tenant "+r.Tenant)
+	for _, s := range r.Checked {
+		line("checked", s)
+	}
+	for _, s := range r.Unchecked {
+		line("not checked", s)
+	}
+}
+
+func authority(k counterfoil.AuthorityKind) string {
+	if k == counterfoil.AuthorityPerson {
+		return "a person, who was shown this dry run"
+	}
+	return "policy alone"
+}
+
+func outcome(r *counterfoil.Report) string {
+	s := string(r.Outcome)
+	if r.Late {
+		s += ", after the approval's end"
+	}
+	if r.Recovered {
+		s += ", as recovery found it after a crash"
+	}
+	return s
+}
+
+func reportJSON(r *counterfoil.Report) string {
+	var b strings.Builder
+	b.WriteString(`{"verified":true`)
+	text := func(name, v string) { b.WriteString("," + quote(name) + ":" + quote(v)) }
+	list := func(name string, vs []string) {
+		q := make([]string, len(vs))
+		for i, v := range vs {
+			q[i] = quote(v)
+		}
+		b.WriteString("," + quote(name) + ":[" + strings.Join(q, ",") + "]")
+	}
+	text("receipt", r.ExecutionID)
+	text("receiptDigest", r.ReceiptDigest.String())
+	text("tenant", r.Tenant)
+	text("audience", r.Audience)
+	text("actor", r.Actor)
+	text("tool", r.Tool)
+	text("effect", string(r.Effect))
+	text("source", r.Source)
+	text("argumentsDigest", r.ArgumentsDigest.String())
+	if r.Arguments != nil {
+		b.WriteString(`,"arguments":` + string(r.Arguments)) // canonical JSON already
+	}
+	text("authority", string(r.Authority))
+	list("approvers", r.Approvers)
+	var keys []string
+	for _, k := range r.ApprovalKeys {
+		keys = append(keys, string(k.ID))
+	}
+	list("approvalKeys", keys)
+	text("reason", r.Reason)
+	text("approvedAt", r.ApprovedAt.Format(time.RFC3339Nano))
+	text("consumedAt", r.ConsumedAt.Format(time.RFC3339Nano))
+	text("completedAt", r.CompletedAt.Format(time.RFC3339Nano))
+	text("outcome", string(r.Outcome))
+	fmt.Fprintf(&b, `,"late":%t,"recovered":%t,"uncounted":%t,"rows":%d,"bytes":%d`, r.Late, r.Recovered, r.Uncounted, r.Rows, r.Bytes)
+	if !r.ResultDigest.IsZero() {
+		text("resultDigest", r.ResultDigest.String())
+	}
+	list("checked", r.Checked)
+	list("unchecked", r.Unchecked)
+	b.WriteString("}")
+	return b.String()
+}
+
+// quote writes a JSON string that is safe on a terminal: everything but printable ASCII is escaped.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c >= 0x20 && c < 0x7f:
+			b.WriteRune(c)
+		case c > 0xFFFF:
+			hi, lo := 0xD800+(c-0x10000)>>10, 0xDC00+(c-0x10000)&0x3FF
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// plain makes text safe to print on one line of a terminal.
+func plain(s string) string {
+	var b strings.Builder
+	for _, c := range s {
+		if unicode.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			b.WriteString(`\u{` + strconv.FormatInt(int64(c), 16) + `}`)
+		}
+	}
+	return b.String()
+}
