@@ -1,0 +1,238 @@
+package scan
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// joint reports how many bytes join the word that ends at e to the one after it, 0 if they are two words. single says
+// that the word before is one character.
+func (t *tokenizer) joint(e int, single bool) int {
+	if e >= len(t.s) {
+		return 0
+	}
+	n := 0
+	switch c := t.s[e]; c {
+	case '.', '-', '_', '*', '`', '~', '|', '\\', '/', '+', ',', '\'', '"', '^', '$', '@', '!':
+		for n = 1; n < 2 && e+n < len(t.s) && t.s[e+n] == c; n++ {
+		}
+		if c == '-' && e+1 < len(t.s) && t.s[e+1] == '\n' { // a word broken at the end of a line
+			for n = 2; n < 16 && e+n < len(t.s) && t.s[e+n] == ' '; n++ {
+			}
+		}
+	case '<':
+		if n = tagLength(t.s[e:]); n > 0 && !t.parts {
+			t.marker(c, e, e+1)
+		}
+	case ' ':
+		if single && t.alone(e+1) {
+			n = 1
+		}
+	}
+	if n == 0 || !t.wordAt(e+n) {
+		return 0
+	}
+	return n
+}
+
+// tagLength returns the length of the HTML tag or comment that s begins with, 0 if it begins with none that is short.
+func tagLength(s string) int {
+	const most = 64
+	s = s[:min(len(s), most)]
+	if len(s) < 3 || !alnum(s[1]) && s[1] != '/' && s[1] != '!' {
+		return 0
+	}
+	if end := strings.IndexByte(s, '>'); end > 0 && strings.IndexByte(s[1:end], '<') < 0 {
+		return end + 1
+	}
+	return 0
+}
+
+// wordAt reports whether a word begins at i.
+func (t *tokenizer) wordAt(i int) bool {
+	if i >= len(t.s) {
+		return false
+	}
+	if c := t.s[i]; c < utf8.RuneSelf {
+		return alnum(c)
+	}
+	r, _ := utf8.DecodeRuneInString(t.s[i:])
+	k, out := t.fold.fold(t.buf[:0], r)
+	t.buf = out
+	return k == kindWord
+}
+
+// alone reports whether a word of a single character stands at i.
+func (t *tokenizer) alone(i int) bool {
+	if !t.wordAt(i) {
+		return false
+	}
+	_, n := utf8.DecodeRuneInString(t.s[i:])
+	return !t.wordAt(i + n)
+}
+
+// glue takes the pieces for the letters of one word, or of several if each is a single letter, and if that makes sense
+// puts those words in the place of the pieces.
+func (t *tokenizer) glue() {
+	if !t.single && t.letters > 2*t.dict.longest {
+		return
+	}
+	t.gather()
+	m, ok := t.dict.find(hashOf(t.buf))
+	if !ok {
+		m, ok = t.leet(string(t.buf))
+	}
+	if ok {
+		t.rewind()
+		t.emit(m, int(t.pieces[0].from), int(t.pieces[len(t.pieces)-1].to))
+		t.token++
+		return
+	}
+	if t.single && len(t.buf) > 5 {
+		t.rewind()
+		t.segment()
+	}
+}
+
+// rewind forgets what the pieces meant each for itself.
+func (t *tokenizer) rewind() {
+	t.token = t.runToken
+	for f, n := range t.runHits {
+		t.hits[f] = t.hits[f][:n]
+	}
+}
+
+// gather puts the folded letters of all pieces into buf, and where each byte came from into pos. Between the pieces, a
+// mark that stands for a letter counts as that letter.
+func (t *tokenizer) gather() {
+	buf, pos := t.buf[:0], t.pos[:0]
+	for i, p := range t.pieces {
+		if i > 0 {
+			if at := int(t.pieces[i-1].to); int(p.from) == at+1 {
+				if c := symbolLetter(t.s[at]); c != 0 {
+					buf, pos = append(buf, c), append(pos, int32(at))
+				}
+			}
+		}
+		for at, r := range t.s[p.from:p.to] {
+			if r != '\'' && r != '’' {
+				_, buf = t.fold.fold(buf, r)
+			}
+			for len(pos) < len(buf) {
+				pos = append(pos, p.from+int32(at))
+			}
+		}
+	}
+	t.buf, t.pos = buf, pos
+}
+
+// symbolLetter returns the letter that c is written for, 0 if none.
+func symbolLetter(c byte) byte {
+	switch c {
+	case '$':
+		return 's'
+	case '@':
+		return 'a'
+	case '!':
+		return 'i'
+	}
+	return 0
+}
+
+// leetLetter returns the letter that a digit is written for. One is an i or an l.
+func leetLetter(c, one byte) byte {
+	switch c {
+	case '0':
+		return 'o'
+	case '1':
+		return one
+	case '3':
+		return 'e'
+	case '4':
+		return 'a'
+	case '5':
+		return 's'
+	case '7':
+		return 't'
+	case '8':
+		return 'b'
+	}
+	return c
+}
+
+// leet looks a word up with its digits read as letters.
+func (t *tokenizer) leet(w string) (meaning, bool) {
+	if len(w) > 2*t.dict.longest {
+		return meaning{}, false
+	}
+	for _, one := range [...]byte{'i', 'l'} {
+		h := hashStart
+		for at, r := range w {
+			switch {
+			case r < utf8.RuneSelf:
+				h = h.add(leetLetter(lower(w[at]), one))
+			default:
+				var space [64]byte
+				_, out := t.fold.fold(space[:0], r)
+				for _, b := range out {
+					h = h.add(b)
+				}
+			}
+		}
+		if m, ok := t.dict.find(h); ok {
+			return m, true
+		}
+	}
+	return meaning{}, false
+}
+
+// segment finds the words in a row of letters without gaps.
+func (t *tokenizer) segment() {
+	end := int(t.pieces[len(t.pieces)-1].to)
+	unknown := 0
+	for i := 0; i < len(t.buf); {
+		m, n := t.longestAt(i)
+		if n == 0 {
+			if unknown++; unknown%5 == 0 {
+				t.token++
+			}
+			i++
+			continue
+		}
+		unknown = 0
+		stop := end
+		if i+n < len(t.pos) {
+			stop = int(t.pos[i+n])
+		}
+		t.emit(m, int(t.pos[i]), stop)
+		t.token++
+		i += n
+	}
+	t.token++
+}
+
+// longestAt returns the longest known word of three letters or more that begins at buf[i], and its length.
+func (t *tokenizer) longestAt(i int) (meaning, int) {
+	var best meaning
+	size := 0
+	for _, one := range [...]byte{'i', 'l'} {
+		h := hashStart
+		for n := 1; n <= t.dict.longest && i+n <= len(t.buf); n++ {
+			h = h.add(leetLetter(t.buf[i+n-1], one))
+			if n < 3 || n <= size {
+				continue
+			}
+			if m, ok := t.dict.find(h); ok {
+				best, size = m, n
+			}
+		}
+	}
+	return best, size
+}
+
+func lower(c byte) byte {
+	if c-'A' < 26 {
+		return c | 0x20
+	}
+	return c
+}

@@ -1,0 +1,5 @@
+package scan
+
+type compiled struct{}
+
+func (r *run) operatorPatterns(*layer) {}

@@ -1,0 +1,240 @@
+package scan
+
+import (
+	"encoding/base32"
+	"unicode/utf8"
+)
+
+// minPayload is the length in bytes of the shortest decoded text that is looked at: "ignore all rules" has sixteen.
+const minPayload = 12
+
+// minRun is the length in characters from which a run of the base64 alphabet is decoded.
+const minRun = 16
+
+// maxJoin bounds what may stand between two lines or quoted pieces of one base64 text.
+const maxJoin = 12
+
+// A runReader collects stretches of base64: one long run, or several short ones parted by line ends, quotes and blanks.
+type runReader struct {
+	r *run
+	l *layer
+
+	buf    []byte // the characters of the open stretch, without what parts them; '=' ends a padded piece
+	start  int    // of the open stretch; -1 if none is open
+	end    int
+	plain  int  // how many of its last runs in a row look like words
+	broken bool // what followed its last run can't stand inside base64
+}
+
+// runs decodes base64 and base32.
+func (r *run) runs(l *layer) {
+	b := &runReader{r: r, l: l, start: -1}
+	s := l.text
+	check := checkEvery
+	for i := 0; i < len(s); {
+		if i >= check {
+			if !r.alive() {
+				return
+			}
+			check = i + checkEvery
+		}
+		c := s[i]
+		switch {
+		case base64Class(c) != 0:
+			i = b.chunk(i)
+		case c == '=' && b.start >= 0 && !b.broken:
+			b.buf = append(b.buf, '=')
+			i++
+			b.end = i
+		default:
+			i = b.between(i)
+		}
+	}
+	b.flush()
+}
+
+// between reads something that is not base64 at i.
+func (b *runReader) between(i int) int {
+	s := b.l.text
+	switch c := s[i]; {
+	case c == '\\' && i+1 < len(s) && (s[i+1] == 'n' || s[i+1] == 'r' || s[i+1] == 't'):
+		return i + 2
+	case c == ' ', c == '\n', c == '\r', c == '\t', c == '"', c == '\'', c == ',', c == '>', c == '\\', c == '|', c == '`':
+		return i + 1
+	case c < utf8.RuneSelf:
+		if !invisible(rune(c)) {
+			b.broken = true
+		}
+		return i + 1
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	if k, _ := b.r.s.fold.fold(nil, r); k != kindInvisible {
+		b.broken = true
+	}
+	return i + n
+}
+
+// chunk reads one run of base64 characters and decides whether it belongs to a stretch.
+func (b *runReader) chunk(i int) int {
+	s := b.l.text
+	from := i
+	var seen byte
+	inner := false // a capital that doesn't begin the run
+	for i < len(s) {
+		k := base64Class(s[i])
+		if k == 0 {
+			break
+		}
+		inner = inner || k == classUpper && i > from
+		seen |= k
+		i++
+	}
+	coded := i-from >= minRun || inner || seen&(classDigit|classSign) != 0
+	if b.start >= 0 && (b.broken || from-b.end > maxJoin || b.plain > 1) {
+		b.flush()
+	}
+	if b.start < 0 {
+		if !coded {
+			return i
+		}
+		b.start, b.broken, b.plain = from, false, 0
+	}
+	if i-from == 1 && s[from] == '+' {
+		return i // joins two string literals
+	}
+	if coded {
+		b.plain = 0
+	} else {
+		b.plain++
+	}
+	b.buf = append(b.buf, s[from:i]...)
+	b.end = i
+	return i
+}
+
+// flush decodes the open stretch.
+func (b *runReader) flush() {
+	buf, start, end := b.buf, b.start, b.end
+	b.buf, b.start = b.buf[:0], -1
+	if start < 0 || len(buf) < minRun || !b.r.alive() || !b.l.keep(start, end) {
+		return
+	}
+	var whole []byte
+	parts := 0
+	forEachPart(buf, func(p []byte) {
+		parts++
+		out := decode64(p)
+		whole = append(whole, out...)
+		if len(p) < minRun {
+			return
+		}
+		if len(p) >= 24 {
+			b.base32(p, start, end)
+		}
+		if printable(out) {
+			return
+		}
+		// Letters that don't belong to it stand before it, or a piece of it is missing: try the other alignments.
+		for skip := 1; skip < 4; skip++ {
+			b.r.child(b.l, decode64(p[skip:]), "base64", start, end)
+		}
+	})
+	b.r.child(b.l, whole, "base64", start, end)
+}
+
+// forEachPart calls f with what stands between padding.
+func forEachPart(buf []byte, f func([]byte)) {
+	from := 0
+	for i, c := range buf {
+		if c == '=' {
+			if i > from {
+				f(buf[from:i])
+			}
+			from = i + 1
+		}
+	}
+	if from < len(buf) {
+		f(buf[from:])
+	}
+}
+
+// The classes of the base64 alphabets, standard and URL-safe.
+const (
+	classLower byte = 1 << iota
+	classUpper
+	classDigit
+	classSign
+	classDash
+)
+
+func base64Class(c byte) byte {
+	switch {
+	case c-'a' < 26:
+		return classLower
+	case c-'A' < 26:
+		return classUpper
+	case c-'0' < 10:
+		return classDigit
+	case c == '+' || c == '/':
+		return classSign
+	case c == '-' || c == '_':
+		return classDash
+	}
+	return 0
+}
+
+// decode64 decodes characters of either base64 alphabet. What is left over at the end is dropped.
+func decode64(p []byte) []byte {
+	out := make([]byte, 0, len(p)/4*3+3)
+	var acc uint32
+	bits := 0
+	for _, c := range p {
+		acc = acc<<6 | uint32(value64(c))
+		if bits += 6; bits >= 8 {
+			bits -= 8
+			out = append(out, byte(acc>>bits)) //nolint:gosec // the byte wanted is the low one
+		}
+	}
+	return out
+}
+
+func value64(c byte) byte {
+	switch {
+	case c-'A' < 26:
+		return c - 'A'
+	case c-'a' < 26:
+		return c - 'a' + 26
+	case c-'0' < 10:
+		return c - '0' + 52
+	case c == '+' || c == '-':
+		return 62
+	}
+	return 63
+}
+
+// base32 decodes p if it is of that alphabet and gives text.
+func (b *runReader) base32(p []byte, start, end int) {
+	up := make([]byte, len(p))
+	for i, c := range p {
+		if c-'a' < 26 {
+			c -= 'a' - 'A'
+		}
+		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
+			return
+		}
+		up[i] = c
+	}
+	for len(up) > 0 {
+		out, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(string(up))
+		if err == nil {
+			if utf8.Valid(out) {
+				b.r.child(b.l, out, "base32", start, end)
+			}
+			return
+		}
+		up = up[:len(up)-1] // an incomplete last group
+		if len(up)%8 == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package scan
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A tokenizer reads a layer once, folding as it goes, and keeps only the words that play a role in some rule.
+type tokenizer struct {
+	r     *run
+	l     *layer
+	s     string
+	fold  *folder
+	dict  *dictionary
+	parts bool // invisible characters part words, instead of being left out
+
+	token     int32
+	hits      [flavours][]hit
+	script    int  // characters without a meaning since the last token, of scripts without spaces
+	escaped   bool // the next word begins with the letter of an escape such as \n
+	invisible bool // an invisible character stood inside a word
+	odd       bool // there are characters that can carry hidden text
+
+	// The words joined by single marks, tags or spaces so far: the letters of one word, perhaps.
+	pieces   []span
+	letters  int
+	single   bool
+	runToken int32
+	runHits  [flavours]int
+
+	buf []byte
+	pos []int32
+}
+
+// A span is a piece of a text.
+type span struct{ from, to int32 }
+
+func newTokenizer(r *run, l *layer, parts bool) *tokenizer {
+	return &tokenizer{r: r, l: l, s: l.text, fold: r.s.fold, dict: r.s.dict, parts: parts}
+}
+
+func alnum(c byte) bool { return c|0x20-'a' < 26 || c-'0' < 10 }
+
+// run reads the whole layer and reports what the rules find.
+func (t *tokenizer) run() {
+	check := checkEvery
+	for i := 0; i < len(t.s); {
+		if i >= check {
+			if !t.r.alive() {
+				return
+			}
+			check = i + checkEvery
+		}
+		c := t.s[i]
+		switch {
+		case alnum(c):
+			i = t.words(i)
+		case c < utf8.RuneSelf:
+			i = t.mark(c, i, i+1)
+		default:
+			i = t.wide(i)
+		}
+	}
+	t.conclude()
+}
+
+// wide reads one character beyond ASCII, or the word it begins.
+func (t *tokenizer) wide(i int) int {
+	r, n := utf8.DecodeRuneInString(t.s[i:])
+	k, out := t.fold.fold(t.buf[:0], r)
+	t.buf = out
+	switch k {
+	case kindWord:
+		return t.words(i)
+	case kindScript:
+		return t.ideograph(i, n)
+	case kindInvisible:
+		t.odd = true
+	case kindOther:
+		if len(out) == 1 {
+			return t.mark(out[0], i, i+n)
+		}
+		if r == '。' || r == '！' || r == '।' {
+			t.token += 2
+		}
+	case kindMark:
+	}
+	return i + n
+}
+
+// mark handles one character that parts words. It stands at i in the text; the next one stands at next.
+func (t *tokenizer) mark(c byte, i, next int) int {
+	switch c {
+	case '.', '!', '?':
+		if next == len(t.s) || strings.IndexByte(" \n\r\t\"')", t.s[next]) >= 0 {
+			t.token += 2 // words of two sentences are further apart
+		}
+	case '\n':
+		if next < len(t.s) && t.s[next] == '\n' {
+			t.token += 2
+		}
+	case '\\':
+		t.escaped = next < len(t.s) && (t.s[next] == 'n' || t.s[next] == 'r' || t.s[next] == 't')
+	case 0x1B:
+		return t.control(next)
+	case '<', '[', '#', '`', '~':
+		if !t.parts {
+			t.marker(c, i, next)
+		}
+	}
+	return next
+}
+
+// control skips a terminal control sequence, which shows nothing, and notes one that conceals what follows.
+func (t *tokenizer) control(i int) int {
+	if i >= len(t.s) || t.s[i] != '[' {
+		return i
+	}
+	for j := i + 1; j < len(t.s) && j < i+32; j++ {
+		c := t.s[j]
+		if c >= 0x40 && c <= 0x7E {
+			if c == 'm' && concealing(t.s[i+1:j]) && !t.parts {
+				t.r.report(t.l, Finding{Pattern: "terminal_conceal", Family: FamilyHiddenText, Severity: SeverityMedium}, i-1, j+1, "")
+			}
+			return j + 1
+		}
+		if c < 0x20 || c > 0x3F {
+			break
+		}
+	}
+	return i
+}
+
+func concealing(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		if p == "8" {
+			return true
+		}
+	}
+	return false
+}
+
+// A word is what readWord found.
+type word struct {
+	end     int // one past its last character
+	next    int // where to read on
+	hash    hash
+	tail    hash // of the word without its first letter
+	letters int
+	digits  int
+}
+
+// readWord reads the word that begins at i.
+func (t *tokenizer) readWord(i int) word {
+	w := word{end: i, hash: hashStart, tail: hashStart}
+	j := i
+	for j < len(t.s) {
+		c := t.s[j]
+		if c|0x20-'a' < 26 {
+			w.take(c | 0x20)
+			w.letters++
+			j++
+			w.end = j
+			continue
+		}
+		if c-'0' < 10 {
+			w.take(c)
+			w.digits++
+			j++
+			w.end = j
+			continue
+		}
+		n := t.inWord(&w, i, j)
+		if n == 0 {
+			break
+		}
+		j += n
+	}
+	w.next = max(j, w.end)
+	return w
+}
+
+func (w *word) take(c byte) {
+	if w.letters+w.digits > 0 {
+		w.tail = w.tail.add(c)
+	}
+	w.hash = w.hash.add(c)
+}
+
+// inWord reads at j, inside the word begun at i, what is neither an ASCII letter nor a digit. It returns how many bytes
+// still belong to the word, 0 if it ends here.
+func (t *tokenizer) inWord(w *word, i, j int) int {
+	c := t.s[j]
+	if c < utf8.RuneSelf {
+		switch {
+		case c == '\'' && j > i && j+1 < len(t.s) && alnum(t.s[j+1]):
+			return 1
+		case c == 0x1B:
+			if n := t.control(j+1) - j; n > 1 {
+				return n
+			}
+			return t.unseen(1)
+		case invisible(rune(c)):
+			return t.unseen(1)
+		}
+		return 0
+	}
+	r, n := utf8.DecodeRuneInString(t.s[j:])
+	k, out := t.fold.fold(t.buf[:0], r)
+	t.buf = out
+	switch k {
+	case kindWord:
+		for _, b := range out {
+			w.take(b)
+		}
+		w.letters++
+		w.end = j + n
+		return n
+	case kindMark:
+		return n
+	case kindInvisible:
+		t.odd = true
+		return t.unseen(n)
+	case kindOther:
+		if r == '’' && j > i && j+n < len(t.s) && alnum(t.s[j+n]) {
+			return n
+		}
+	case kindScript:
+	}
+	return 0
+}
+
+// unseen says how an invisible character of n bytes inside a word is taken.
+func (t *tokenizer) unseen(n int) int {
+	t.invisible = true
+	if t.parts {
+		return 0
+	}
+	return n
+}
+
+// words reads a word and those joined to it by single marks.
+func (t *tokenizer) words(i int) int {
+	t.pieces, t.letters, t.single = t.pieces[:0], 0, true
+	t.runToken = t.token
+	for f := range t.hits {
+		t.runHits[f] = len(t.hits[f])
+	}
+	for {
+		w := t.readWord(i)
+		t.pieces = append(t.pieces, span{int32(i), int32(w.end)})
+		t.letters += w.end - i
+		t.single = t.single && w.letters+w.digits == 1
+		t.resolve(w, i)
+		t.escaped = false
+		n := 0
+		if w.next == w.end {
+			n = t.joint(w.end, w.letters+w.digits == 1)
+		}
+		if n == 0 {
+			t.script = 0
+			if len(t.pieces) > 1 {
+				t.glue()
+			}
+			return w.next
+		}
+		i = w.end + n
+	}
+}
+
+// resolve looks the word up and counts it.
+func (t *tokenizer) resolve(w word, start int) {
+	m, ok := t.dict.find(w.hash)
+	if !ok && t.escaped {
+		m, ok = t.dict.find(w.tail)
+	}
+	if !ok && w.digits > 0 && w.letters > 0 && w.end-start <= t.dict.longest {
+		m, ok = t.leet(t.s[start:w.end])
+	}
+	if ok {
+		t.emit(m, start, w.end)
+	}
+	t.token++
+}
+
+func (t *tokenizer) emit(m meaning, start, end int) {
+	for f, set := range m {
+		if set != 0 {
+			t.hits[f] = append(t.hits[f], hit{set, t.token, int32(start), int32(end)})
+		}
+	}
+}
+
+// ideograph reads at i, where a character of n bytes of a script without spaces stands: the longest known word that
+// begins there, or that one character.
+func (t *tokenizer) ideograph(i, n int) int {
+	h, best, end := hashStart, meaning{}, 0
+	for j, k := i, 0; j < len(t.s) && k < t.dict.runes; k++ {
+		r, size := utf8.DecodeRuneInString(t.s[j:])
+		kd, out := t.fold.fold(t.buf[:0], r)
+		t.buf = out
+		if kd != kindScript && kd != kindMark && kd != kindInvisible {
+			break
+		}
+		for _, b := range out {
+			h = h.add(b)
+		}
+		j += size
+		if m, ok := t.dict.find(h); ok {
+			best, end = m, j
+		}
+	}
+	if end > 0 {
+		t.emit(best, i, end)
+		t.token++
+		t.script = 0
+		return end
+	}
+	if t.script++; t.script%3 == 0 {
+		t.token++
+	}
+	return i + n
+}
