@@ -40,7 +40,8 @@ var imports = map[string][]string{
 	"internal/vault":           {"."},
 	"internal/keystore":        {".", "internal/vault"},
 	"internal/gateway":         {".", "scan", "internal/reach", "internal/governance", "internal/vault"},
-	"internal/store/sqlite":    {".", "internal/gateway", "internal/vault"},
+	"internal/store/filelock":  {},
+	"internal/store/sqlite":    {".", "internal/gateway", "internal/vault", "internal/store/filelock"},
 	"internal/store/storetest": {".", "internal/gateway"},
 	"internal/jsonrpc":         {"."},
 	"internal/upstream":        {".", "internal/jsonrpc", "internal/gateway"},
@@ -77,7 +78,7 @@ type goPackage struct {
 func listPackages(t *testing.T) []*goPackage {
 	t.Helper()
 	// -e: a package that doesn't compile is the compiler's to report.
-	dec := jsontext.NewDecoder(bytes.NewReader(goList(t, "-e", "-json=ImportPath,Dir,Name,GoFiles,CgoFiles,IgnoredGoFiles", "./...")))
+	dec := jsontext.NewDecoder(bytes.NewReader(goTool(t, "list", "-e", "-json=ImportPath,Dir,Name,GoFiles,CgoFiles,IgnoredGoFiles", "./...")))
 	var all []*goPackage
 	for {
 		p := &goPackage{files: map[string]*ast.File{}}
@@ -104,10 +105,10 @@ func listPackages(t *testing.T) []*goPackage {
 	}
 }
 
-// goList runs go list for one fixed platform, so that its answer is the same on every machine.
-func goList(t *testing.T, args ...string) []byte {
+// goTool runs the go command for one fixed platform, so that its answer is the same on every machine.
+func goTool(t *testing.T, args ...string) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
@@ -115,7 +116,7 @@ func goList(t *testing.T, args ...string) []byte {
 		if e, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it bare
 			stderr = e.Stderr
 		}
-		t.Fatalf("go list: %v\n%s", err, stderr)
+		t.Fatalf("go %s: %v\n%s", args[0], err, stderr)
 	}
 	return out
 }
@@ -240,7 +241,7 @@ func TestDepends(t *testing.T) {
 		if p.Name != "main" {
 			continue
 		}
-		got := string(goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", p.ImportPath))
+		got := string(goTool(t, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", p.ImportPath))
 		lines := slices.Sorted(strings.Lines(got))
 		got = strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "\n" }), "")
 		file := filepath.Join(p.Dir, "depends.txt")
@@ -256,6 +257,51 @@ func TestDepends(t *testing.T) {
 		}
 		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 			t.Errorf("%s links other packages than %s says; if that is meant: go test -run TestDepends . -update\n(-want +got)\n%s", p.path, file, diff)
+		}
+	}
+}
+
+// TestModulesHaveRecords checks that docs/adr gives a reason for every direct module of go.mod.
+func TestModulesHaveRecords(t *testing.T) {
+	t.Parallel()
+	var records []byte
+	files, err := filepath.Glob("docs/adr/0*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no decision records: %v", err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, b...)
+	}
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal(goTool(t, "mod", "edit", "-json"), &mod); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mod.Require {
+		if !m.Indirect && !bytes.Contains(records, []byte("`"+m.Path+"`")) {
+			t.Errorf("no record in docs/adr names the module `%s`", m.Path)
+		}
+	}
+}
+
+// TestArchitecture checks that docs/architecture.md has a line for each package.
+func TestArchitecture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range imports {
+		if !bytes.Contains(text, []byte("\n| `"+path+"` ")) {
+			t.Errorf("docs/architecture.md has no line for `%s`", path)
 		}
 	}
 }
