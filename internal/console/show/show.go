@@ -189,3 +189,15 @@ func stacked(n int, r rune) int {
 	}
 	return baseless
 }
+
+// RightToLeft reports whether s has letters that run from right to left, so that a screen may draw it in another order
+// than that of its characters.
+func RightToLeft(s string) bool {
+	for _, r := range s {
+		if r >= 0x0590 && r <= 0x08FF || r >= 0xFB1D && r <= 0xFDFF || r >= 0xFE70 && r <= 0xFEFC ||
+			r >= 0x10800 && r <= 0x10FFF || r >= 0x1E800 && r <= 0x1EFFF {
+			return true
+		}
+	}
+	return false
+}
