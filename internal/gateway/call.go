@@ -36,6 +36,9 @@ type Answer struct {
 	Result  []byte // the raw JSON-RPC result
 	Error   []byte // the raw JSON-RPC error object
 	Receipt string // the id of the receipt that proves it
+	// Delivered, if set, is to be called once the answer was written to the caller: from then on an identical call is a
+	// new one.
+	Delivered func()
 }
 
 // An Upstream is a server whose tools are behind the gate.

@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/counterfoil/counterfoil"
 )
 
 // ErrUnsent is wrapped by an upstream's error when nothing was sent: the call has had no effect.
@@ -94,5 +92,3 @@ func (r *Refusal) Unwrap() error { return r.Err }
 func refuse(reason Reason, msg string, cause error) *Refusal {
 	return &Refusal{Reason: reason, Msg: msg, Err: cause}
 }
-
-var _ = counterfoil.CodeInternal

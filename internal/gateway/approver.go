@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/counterfoil/counterfoil"
+)
+
+// Approval returns a request with all that its approver must see.
+func (g *Gateway) Approval(ctx context.Context, tenant, id string) (Approval, error) {
+	row, err := g.Store.Request(ctx, tenant, id)
+	if err != nil {
+		return Approval{}, err
+	}
+	a := approvalOf(row)
+	d, err := g.openDetails(row)
+	if err != nil {
+		return a, err
+	}
+	policy, err := counterfoil.ParsePolicy(d.Policy)
+	if err != nil {
+		return a, err
+	}
+	dry, err := counterfoil.ParseDryRun(d.DryRun, policy)
+	if err != nil {
+		return a, err
+	}
+	op, err := counterfoil.ParseOperation(d.Operation, policy)
+	if err != nil {
+		return a, err
+	}
+	a.UpstreamID, a.Method, a.Definition, a.DefinitionDigest = d.UpstreamID, d.Method, d.Definition, d.DefDigest
+	a.RulesDigest, a.Findings = d.RulesDigest, d.Findings
+	a.Rule = d.Rule
+	if d.Why != "" {
+		a.Rule += "; " + d.Why
+	}
+	// What is shown is what will be executed: the operation's own parameters, not a copy kept for showing (INV-1).
+	a.Arguments, a.InputDigest, a.DryRunDigest = op.Parameters(), op.InputDigest().String(), dry.Digest().String()
+	return a, nil
+}
+
+// Approvals lists requests, newest first, without what is sealed.
+func (g *Gateway) Approvals(ctx context.Context, tenant string, state State, after string, limit int) ([]Approval, error) {
+	rows, err := g.Store.Requests(ctx, tenant, state, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Approval, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, approvalOf(row))
+	}
+	return out, nil
+}
+
+func approvalOf(row RequestRow) Approval {
+	return Approval{
+		ID: row.ID, Tenant: row.Tenant, Requester: row.Requester, State: row.State, UpstreamName: row.Upstream, Tool: row.Tool,
+		Effect: row.Effect, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, DecidedBy: row.DecidedBy, DecidedAt: row.DecidedAt,
+		Reason: row.Reason, VoidCause: row.Cause, Receipt: row.Execution, Outcome: row.Outcome,
+	}
+}
+
+// maxReason bounds a decision's reason, which is shown to the agent.
+const maxReason = 1000
+
+// Approve signs an approval of exactly what the request holds. It runs nothing: the call that waits, or its identical
+// retry, does.
+func (g *Gateway) Approve(ctx context.Context, tenant, id string, signer counterfoil.Signer, reason string) error {
+	row, dry, err := g.pending(ctx, tenant, id, reason)
+	if err != nil {
+		return err
+	}
+	approvalID, err := g.id("approval-")
+	if err != nil {
+		return err
+	}
+	now := g.Now()
+	a, err := counterfoil.Approve(ctx, dry, counterfoil.ApprovalRequest{
+		ID: approvalID, Authority: counterfoil.AuthorityPerson, Reason: reason, IssuedAt: now, ExpiresAt: now.Add(g.GrantLife),
+	}, signer, now)
+	if err != nil {
+		return err
+	}
+	e, err := g.event(counterfoil.PhaseApproved, counterfoil.EventParams{
+		Tenant: tenant, ExecutionID: id, Actor: signer.Public().Owner, Tool: row.Tool, Effect: counterfoil.Effect(row.Effect),
+		ApprovalDigest: a.Digest(), PlanDigest: dry.Plan().Digest(), PolicyDigest: dry.Policy().Digest(),
+	})
+	if err != nil {
+		return err
+	}
+	return g.rule(ctx, Ruling{
+		Tenant: tenant, ID: id, To: Approved, Decision: a.Envelope(), By: signer.Public().Owner, Reason: reason, At: now,
+		ExpiresAt: a.ExpiresAt(), Event: e,
+	})
+}
+
+// Deny signs a refusal. It is final for the same call for the cool-down.
+func (g *Gateway) Deny(ctx context.Context, tenant, id string, signer counterfoil.Signer, reason string) error {
+	row, dry, err := g.pending(ctx, tenant, id, reason)
+	if err != nil {
+		return err
+	}
+	now := g.Now()
+	d, err := counterfoil.Decide(ctx, counterfoil.DecisionParams{
+		Tenant: tenant, Audience: g.Keys.Audience(), Verb: counterfoil.VerbDeny, Subject: dry.Digest(), Reason: reason,
+	}, signer, now)
+	if err != nil {
+		return err
+	}
+	e, err := g.event(counterfoil.PhaseDenied, counterfoil.EventParams{
+		Tenant: tenant, ExecutionID: id, Actor: d.Approver(), Tool: row.Tool, Effect: counterfoil.Effect(row.Effect),
+		PlanDigest: dry.Plan().Digest(), PolicyDigest: dry.Policy().Digest(),
+	})
+	if err != nil {
+		return err
+	}
+	return g.rule(ctx, Ruling{Tenant: tenant, ID: id, To: Denied, Decision: d.Envelope(), By: d.Approver(), Reason: reason, At: now, Event: e})
+}
+
+func (g *Gateway) pending(ctx context.Context, tenant, id, reason string) (RequestRow, *counterfoil.DryRun, error) {
+	if len(reason) > maxReason {
+		return RequestRow{}, nil, &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Path: "/reason", Msg: "the reason is longer than 1000 bytes"}
+	}
+	row, err := g.Store.Request(ctx, tenant, id)
+	if err != nil {
+		return row, nil, err
+	}
+	if row.State != Pending {
+		return row, nil, &ConflictError{State: row.State}
+	}
+	d, err := g.openDetails(row)
+	if err != nil {
+		return row, nil, err
+	}
+	policy, err := counterfoil.ParsePolicy(d.Policy)
+	if err != nil {
+		return row, nil, err
+	}
+	dry, err := counterfoil.ParseDryRun(d.DryRun, policy)
+	return row, dry, err
+}
+
+func (g *Gateway) rule(ctx context.Context, r Ruling) error {
+	if err := g.Store.Rule(ctx, r); err != nil {
+		return err
+	}
+	g.wake()
+	return nil
+}
