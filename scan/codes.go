@@ -118,7 +118,7 @@ func (r *run) flushCodes(l *layer, c *codeReader) {
 func (r *run) flushHex(l *layer, c *codeReader) {
 	if c.open && len(c.buf) >= 2*minCodes {
 		out := pairs(c.buf)
-		if !printable(out) {
+		if !printable(string(out)) {
 			r.child(l, pairs(c.buf[1:]), c.by, c.start, c.end)
 		}
 		r.child(l, out, c.by, c.start, c.end)

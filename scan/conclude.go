@@ -90,16 +90,10 @@ func (t *tokenizer) quotedMarker(start, end int) bool {
 	return open == shut && (open == '`' || open == '"' || open == '\'')
 }
 
-// quoted reports whether [start, end) lies between quotation marks on its line.
+// quoted reports whether [start, end) stands between quotation marks with next to nothing beside it.
 func quoted(s string, start, end int) bool {
-	const reach = 80
-	before, after := s[max(0, start-reach):start], s[end:min(len(s), end+2*reach)]
-	if i := strings.LastIndexByte(before, '\n'); i >= 0 {
-		before = before[i+1:]
-	}
-	if i := strings.IndexByte(after, '\n'); i >= 0 {
-		after = after[:i]
-	}
+	const lead, trail = 12, 24
+	before, after := s[max(0, start-lead):start], s[end:min(len(s), end+trail)]
 	for _, q := range [...][2]string{{`"`, `"`}, {"`", "`"}, {"'", "'"}, {"“", "”"}, {"‘", "’"}, {"«", "»"}, {"„", "“"}} {
 		i := strings.LastIndex(before, q[0])
 		if i < 0 || !strings.Contains(after, q[1]) {

@@ -47,9 +47,10 @@ type meaning [flavours]slots
 // A dictionary knows the words of the rules.
 type dictionary struct {
 	words   map[hash]meaning
-	bloom   [1 << 12]uint64 // most words of a text are in no rule: these bits say so without a map look-up
-	longest int             // in bytes, folded
-	runes   int             // in characters, of words in scripts without spaces
+	bloom   [1 << 12]uint64    // most words of a text are in no rule: these bits say so without a map look-up
+	opens   [26 * 26 * 26]bool // the first three letters of all words of letters
+	longest int                // in bytes, folded
+	runes   int                // in characters, of words in scripts without spaces
 }
 
 func newDictionary(f *folder) *dictionary {
@@ -83,6 +84,11 @@ func (d *dictionary) learn(f *folder, word string, s slots) {
 		turned[i], back[len(buf)-1-i] = 'a'+(c-'a'+13)%26, c
 	}
 	if ascii {
+		for _, w := range [...][]byte{buf, turned, back} {
+			if len(w) > 2 {
+				d.opens[opening(w[0], w[1], w[2])] = true
+			}
+		}
 		d.add(hashOf(turned), rot13, s)
 		d.add(hashOf(back), reversed, s)
 	}
@@ -101,4 +107,12 @@ func (d *dictionary) find(h hash) (meaning, bool) {
 	}
 	m, ok := d.words[h]
 	return m, ok
+}
+
+// opening numbers three letters.
+func opening(a, b, c byte) int { return (int(a-'a')*26+int(b-'a'))*26 + int(c-'a') }
+
+// begins reports whether some word of letters begins with these three.
+func (d *dictionary) begins(a, b, c byte) bool {
+	return a-'a' < 26 && b-'a' < 26 && c-'a' < 26 && d.opens[opening(a, b, c)]
 }

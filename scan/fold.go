@@ -25,6 +25,7 @@ const tableSize = 0x3000
 // foldings), marks dropped, lower case, and look-alikes of Latin letters replaced by those.
 type folder struct {
 	confusable map[rune]byte
+	ascii      [256]byte // of letters and digits: lower case; else 0
 	table      [tableSize]folded
 }
 
@@ -37,6 +38,11 @@ type folded struct {
 
 func newFolder() *folder {
 	f := &folder{confusable: confusables()}
+	for c := range byte(utf8.RuneSelf) {
+		if alnum(c) {
+			f.ascii[c] = lower(c)
+		}
+	}
 	for r := range rune(tableSize) {
 		k, out := f.derive(nil, r)
 		e := folded{kind: k}
@@ -62,10 +68,33 @@ func (f *folder) fold(dst []byte, r rune) (kind, []byte) {
 		}
 		return e.kind, utf8.AppendRune(dst, e.out)
 	}
+	if r == utf8.RuneError {
+		return kindInvisible, dst
+	}
 	if r >= 0x4E00 && r <= 0x9FFF { // unified ideographs decompose to themselves
 		return kindScript, utf8.AppendRune(dst, r)
 	}
+	if r >= hangulFirst && r <= hangulLast {
+		return kindScript, appendJamo(dst, r)
+	}
 	return f.derive(dst, r)
+}
+
+// The Hangul syllables decompose by arithmetic (Unicode, section 3.12).
+const (
+	hangulFirst, hangulLast       = 0xAC00, 0xD7A3
+	jamoLead, jamoVowel, jamoTail = 0x1100, 0x1161, 0x11A7
+	vowelCount, tailCount         = 21, 28
+)
+
+func appendJamo(dst []byte, r rune) []byte {
+	n := r - hangulFirst
+	dst = utf8.AppendRune(dst, jamoLead+n/(vowelCount*tailCount))
+	dst = utf8.AppendRune(dst, jamoVowel+n%(vowelCount*tailCount)/tailCount)
+	if tail := n % tailCount; tail > 0 {
+		dst = utf8.AppendRune(dst, jamoTail+tail)
+	}
+	return dst
 }
 
 // derive works out what the table holds.
@@ -96,9 +125,6 @@ func (f *folder) derive(dst []byte, r rune) (kind, []byte) {
 			k = dk
 		}
 	}
-	if r >= 0xAC00 && r <= 0xD7A3 { // Hangul syllables decompose to jamo, but are words' parts themselves
-		k = kindScript
-	}
 	return k, dst
 }
 
@@ -125,6 +151,8 @@ func spaceless(r rune) bool {
 		return false
 	case r <= 0x0EFF: // Thai, Lao
 		return unicode.IsLetter(r)
+	case r >= jamoLead && r <= 0x11FF:
+		return true
 	case r >= 0x3041 && r <= 0x30FF: // kana
 		return unicode.IsLetter(r)
 	case r >= 0x3400 && r <= 0x9FFF, r >= 0xF900 && r <= 0xFAFF, r >= 0x20000 && r <= 0x3FFFF: // ideographs

@@ -12,7 +12,11 @@ func (t *tokenizer) joint(e int, single bool) int {
 		return 0
 	}
 	n := 0
-	switch c := t.s[e]; c {
+	c := t.s[e]
+	if len(t.pieces) > 1 && c != t.joiner && (c == ' ' || t.joiner == ' ') {
+		return 0 // spaces between letters, or spaces between words of letters with something else between them
+	}
+	switch c {
 	case '.', '-', '_', '*', '`', '~', '|', '\\', '/', '+', ',', '\'', '"', '^', '$', '@', '!':
 		for n = 1; n < 2 && e+n < len(t.s) && t.s[e+n] == c; n++ {
 		}
@@ -32,6 +36,8 @@ func (t *tokenizer) joint(e int, single bool) int {
 	if n == 0 || !t.wordAt(e+n) {
 		return 0
 	}
+	t.joiner = c
+	t.escaped = c == '\\' && n == 1 && strings.IndexByte("nrt", t.s[e+1]) >= 0
 	return n
 }
 
@@ -74,24 +80,35 @@ func (t *tokenizer) alone(i int) bool {
 // glue takes the pieces for the letters of one word, or of several if each is a single letter, and if that makes sense
 // puts those words in the place of the pieces.
 func (t *tokenizer) glue() {
-	if !t.single && t.letters > 2*t.dict.longest {
-		return
+	if t.single || t.letters <= 2*t.dict.longest {
+		t.gather(t.pieces)
+		last := int(t.pieces[len(t.pieces)-1].to)
+		if m, ok := t.whole(); ok {
+			t.rewind()
+			t.emit(m, int(t.pieces[0].from), last)
+			t.token++
+			return
+		}
+		if t.single && len(t.buf) > 5 {
+			t.rewind()
+			t.segment(last)
+			return
+		}
 	}
-	t.gather()
-	m, ok := t.dict.find(hashOf(t.buf))
-	if !ok {
-		m, ok = t.leet(string(t.buf))
+	if len(t.hits[plain]) == t.runHits[plain] {
+		t.token = t.runToken + 1 // one word, whichever
 	}
-	if ok {
-		t.rewind()
-		t.emit(m, int(t.pieces[0].from), int(t.pieces[len(t.pieces)-1].to))
-		t.token++
-		return
+}
+
+// whole looks up all the gathered letters as one word.
+func (t *tokenizer) whole() (meaning, bool) {
+	if len(t.buf) > t.dict.longest {
+		return meaning{}, false
 	}
-	if t.single && len(t.buf) > 5 {
-		t.rewind()
-		t.segment()
+	if m, ok := t.dict.find(hashOf(t.buf)); ok {
+		return m, true
 	}
+	return t.leet(string(t.buf))
 }
 
 // rewind forgets what the pieces meant each for itself.
@@ -102,13 +119,13 @@ func (t *tokenizer) rewind() {
 	}
 }
 
-// gather puts the folded letters of all pieces into buf, and where each byte came from into pos. Between the pieces, a
+// gather puts the folded letters of pieces into buf, and where each byte came from into pos. Between the pieces, a
 // mark that stands for a letter counts as that letter.
-func (t *tokenizer) gather() {
+func (t *tokenizer) gather(pieces []span) {
 	buf, pos := t.buf[:0], t.pos[:0]
-	for i, p := range t.pieces {
+	for i, p := range pieces {
 		if i > 0 {
-			if at := int(t.pieces[i-1].to); int(p.from) == at+1 {
+			if at := int(pieces[i-1].to); int(p.from) == at+1 {
 				if c := symbolLetter(t.s[at]); c != 0 {
 					buf, pos = append(buf, c), append(pos, int32(at))
 				}
@@ -169,6 +186,7 @@ func (t *tokenizer) leet(w string) (meaning, bool) {
 		h := hashStart
 		for at, r := range w {
 			switch {
+			case r == '\'' || r == '’':
 			case r < utf8.RuneSelf:
 				h = h.add(leetLetter(lower(w[at]), one))
 			default:
@@ -186,9 +204,8 @@ func (t *tokenizer) leet(w string) (meaning, bool) {
 	return meaning{}, false
 }
 
-// segment finds the words in a row of letters without gaps.
-func (t *tokenizer) segment() {
-	end := int(t.pieces[len(t.pieces)-1].to)
+// segment finds the words in the row of letters gathered last, which ends at end in the text.
+func (t *tokenizer) segment(end int) {
 	unknown := 0
 	for i := 0; i < len(t.buf); {
 		m, n := t.longestAt(i)
@@ -215,15 +232,22 @@ func (t *tokenizer) segment() {
 func (t *tokenizer) longestAt(i int) (meaning, int) {
 	var best meaning
 	size := 0
+	w := t.buf[i:min(len(t.buf), i+t.dict.longest)]
+	if len(w) < 3 {
+		return best, 0
+	}
 	for _, one := range [...]byte{'i', 'l'} {
+		if !t.dict.begins(leetLetter(w[0], one), leetLetter(w[1], one), leetLetter(w[2], one)) {
+			continue
+		}
 		h := hashStart
-		for n := 1; n <= t.dict.longest && i+n <= len(t.buf); n++ {
-			h = h.add(leetLetter(t.buf[i+n-1], one))
-			if n < 3 || n <= size {
+		for n, c := range w {
+			h = h.add(leetLetter(c, one))
+			if n < 2 || n < size {
 				continue
 			}
 			if m, ok := t.dict.find(h); ok {
-				best, size = m, n
+				best, size = m, n+1
 			}
 		}
 	}

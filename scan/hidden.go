@@ -7,6 +7,8 @@ const (
 	tagFirst, tagLast       = 0xE0000, 0xE007F
 	blackFlag               = 0x1F3F4
 	tagEnd                  = 0xE007F
+	tagSize                 = 4 // bytes of UTF-8
+	minTags                 = 2 // of the tags block outside a flag
 	minSelectors            = 4 // variation selectors that no font uses where they stand, before they count as a payload
 	minZeroWidths           = 8 // zero-width characters in a row
 	selectorText, selectorX = 0xFE0E, 0xFE0F
@@ -40,7 +42,7 @@ func (c *channel) add(b byte, at, end int) {
 
 // hidden reports text carried by invisible characters, and scans it.
 func (r *run) hidden(l *layer) {
-	h := &hiddenReader{r: r, l: l, tags: channel{least: 1}, selectors: channel{least: minSelectors}}
+	h := &hiddenReader{r: r, l: l, tags: channel{least: minTags}, selectors: channel{least: minSelectors}}
 	var before rune
 	for i := 0; i < len(l.text); {
 		if l.text[i] < utf8.RuneSelf {
@@ -101,7 +103,7 @@ func (h *hiddenReader) tagRun(i int, afterFlag bool) int {
 		}
 	}
 	if !closed || !afterFlag || !region(h.tags.text[min(from, len(h.tags.text)):]) {
-		h.tags.outlaws++
+		h.tags.outlaws += (i - start) / tagSize
 		h.tags.end = max(h.tags.end, i)
 		if len(h.tags.text) == 0 {
 			h.tags.start = start
@@ -176,7 +178,7 @@ func (h *hiddenReader) flush(end int) {
 				}
 				text = append(text, b)
 			}
-			if len(text) >= 4 && printable(text) {
+			if len(text) >= 4 && printable(string(text)) {
 				f.Severity, f.Excerpt = SeverityHigh, excerpt(string(text))
 				h.r.child(h.l, text, "zero-width", h.zeroStart, end)
 			}

@@ -2,7 +2,6 @@ package scan
 
 import (
 	"context"
-	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -184,18 +183,18 @@ func (r *run) scan(l *layer) {
 		// Something invisible stood inside a word. Left out, it joined two halves; now it parts two words.
 		newTokenizer(r, l, true).run()
 	}
-	if t.odd && r.alive() {
+	r.operatorPatterns(l)
+	if !r.alive() {
+		return
+	}
+	if t.odd {
 		r.hidden(l)
 	}
-	r.operatorPatterns(l)
-	if r.alive() {
-		r.decode(l)
+	if l.parent == nil {
+		if out, by, ok := r.inflate(l.text); ok {
+			r.childAt(l, out, by, 0, len(l.text), l.depth+1)
+		}
 	}
-}
-
-// decode scans what l turns into when it is decoded in each way that applies.
-func (r *run) decode(l *layer) {
-	r.inflate(l)
 	r.unescape(l)
 	r.runs(l)
 	r.codes(l)
@@ -203,16 +202,30 @@ func (r *run) decode(l *layer) {
 
 // child scans what came of decoding [a, b) of l.
 func (r *run) child(l *layer, text []byte, by string, a, b int) {
-	if len(text) < minPayload || !r.alive() || !l.keep(a, b) {
-		return
+	if len(text) >= minPayload && r.alive() && l.keep(a, b) {
+		r.childAt(l, text, by, a, b, l.depth+1)
 	}
-	if l.depth >= maxDepth {
-		if printable(text) {
+}
+
+func (r *run) childAt(l *layer, text []byte, by string, a, b, depth int) {
+	s := string(text)
+	clear := printable(s)
+	if depth > maxDepth {
+		if clear {
 			r.stop(UnscannableDepth)
 		}
 		return
 	}
-	r.scan(&layer{text: string(text), path: via(l.path, by), depth: l.depth + 1, parent: l, whole: true, at: a, end: b})
+	if !clear {
+		if out, more, ok := r.inflate(s); ok {
+			r.childAt(l, out, via(by, more), a, b, depth+1)
+			return
+		}
+		if s = dense(s); len(s) < minPayload {
+			return
+		}
+	}
+	r.scan(&layer{text: s, path: via(l.path, by), depth: depth, parent: l, whole: true, at: a, end: b})
 }
 
 // report records a finding over [a, b) of l.
@@ -257,9 +270,12 @@ func excerpt(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// printable reports whether b is text: valid UTF-8 without control characters.
-func printable(b []byte) bool {
-	return utf8.Valid(b) && !slices.ContainsFunc(b, func(c byte) bool {
-		return c < 0x20 && c != '\t' && c != '\n' && c != '\r' || c == 0x7F
-	})
+// printable reports whether s is text: valid UTF-8 without control characters.
+func printable(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 && c != '\t' && c != '\n' && c != '\r' || c == 0x7F {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
 }

@@ -15,6 +15,9 @@ func (t *tokenizer) marker(c byte, i, next int) {
 	var f Finding
 	switch c {
 	case '<':
+		if !t.opensName(next) {
+			return
+		}
 		f = m.angle()
 	case '[':
 		f = m.bracket()
@@ -23,6 +26,8 @@ func (t *tokenizer) marker(c byte, i, next int) {
 			return // read from the first one
 		}
 		f = m.heading(t.lineStart(i))
+	case '!':
+		f = m.image()
 	case '`', '~':
 		if i > 0 && t.s[i-1] == c {
 			return
@@ -36,6 +41,19 @@ func (t *tokenizer) marker(c byte, i, next int) {
 		f.Severity = SeverityLow
 	}
 	t.r.report(t.l, f, i, m.at, "")
+}
+
+// opensName reports whether what follows "<" can be the beginning of a marker. It spares most of them a closer look.
+func (t *tokenizer) opensName(i int) bool {
+	for n := 0; n < 3 && i < len(t.s); n, i = n+1, i+1 {
+		switch c := t.s[i]; {
+		case alnum(c) || c >= utf8.RuneSelf:
+			return true
+		case c != '<' && c != '/' && c != '|' && c != ' ' && !invisible(rune(c)):
+			return false
+		}
+	}
+	return false
 }
 
 // lineStart reports whether only blanks stand between the start of the line and i.
@@ -253,4 +271,29 @@ func (m *markerReader) fence(c byte) Finding {
 		return Finding{Pattern: "system_fence", Family: FamilyDelimiterInjection, Severity: SeverityHigh}
 	}
 	return Finding{}
+}
+
+// image reads after "!": a Markdown image whose address has a place to be filled in, such as ![x](https://host/p?q=[DATA]),
+// sends whatever is filled in to its host as soon as it is shown.
+func (m *markerReader) image() Finding {
+	const most = 300
+	s := m.t.s[m.at:min(len(m.t.s), m.at+most)]
+	if !strings.HasPrefix(s, "[") {
+		return Finding{}
+	}
+	open := strings.Index(s, "](http")
+	if open < 0 {
+		return Finding{}
+	}
+	end := strings.IndexByte(s[open:], ')')
+	if end < 0 {
+		return Finding{}
+	}
+	address := s[open+2 : open+end]
+	_, query, ok := strings.Cut(address, "?")
+	if !ok || !strings.Contains(query, "=[") && !strings.Contains(query, "={") && !strings.Contains(query, "=<") {
+		return Finding{}
+	}
+	m.at += open + end + 1
+	return Finding{Pattern: "image_exfiltration", Family: FamilyExfiltration, Severity: SeverityHigh}
 }

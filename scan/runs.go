@@ -40,7 +40,7 @@ func (r *run) runs(l *layer) {
 		}
 		c := s[i]
 		switch {
-		case base64Class(c) != 0:
+		case b.r.s.base64.class[c] != 0:
 			i = b.chunk(i)
 		case c == '=' && b.start >= 0 && !b.broken:
 			b.buf = append(b.buf, '=')
@@ -81,7 +81,7 @@ func (b *runReader) chunk(i int) int {
 	var seen byte
 	inner := false // a capital that doesn't begin the run
 	for i < len(s) {
-		k := base64Class(s[i])
+		k := b.r.s.base64.class[s[i]]
 		if k == 0 {
 			break
 		}
@@ -123,7 +123,7 @@ func (b *runReader) flush() {
 	parts := 0
 	forEachPart(buf, func(p []byte) {
 		parts++
-		out := decode64(p)
+		out := b.r.s.base64.decode(p)
 		whole = append(whole, out...)
 		if len(p) < minRun {
 			return
@@ -131,12 +131,12 @@ func (b *runReader) flush() {
 		if len(p) >= 24 {
 			b.base32(p, start, end)
 		}
-		if printable(out) {
+		if printable(string(out)) {
 			return
 		}
 		// Letters that don't belong to it stand before it, or a piece of it is missing: try the other alignments.
 		for skip := 1; skip < 4; skip++ {
-			b.r.child(b.l, decode64(p[skip:]), "base64", start, end)
+			b.r.child(b.l, b.r.s.base64.decode(p[skip:]), "base64", start, end)
 		}
 	})
 	b.r.child(b.l, whole, "base64", start, end)
@@ -183,33 +183,37 @@ func base64Class(c byte) byte {
 	return 0
 }
 
-// decode64 decodes characters of either base64 alphabet. What is left over at the end is dropped.
-func decode64(p []byte) []byte {
-	out := make([]byte, 0, len(p)/4*3+3)
-	var acc uint32
-	bits := 0
-	for _, c := range p {
-		acc = acc<<6 | uint32(value64(c))
-		if bits += 6; bits >= 8 {
-			bits -= 8
-			out = append(out, byte(acc>>bits)) //nolint:gosec // the byte wanted is the low one
-		}
-	}
-	return out
+// alphabet64 is both base64 alphabets in one, by tables.
+type alphabet64 struct {
+	class [256]byte // 0 of what belongs to neither
+	value [256]byte
 }
 
-func value64(c byte) byte {
-	switch {
-	case c-'A' < 26:
-		return c - 'A'
-	case c-'a' < 26:
-		return c - 'a' + 26
-	case c-'0' < 10:
-		return c - '0' + 52
-	case c == '+' || c == '-':
-		return 62
+func newAlphabet64() *alphabet64 {
+	a := &alphabet64{}
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		a.value[c] = byte(i) //nolint:gosec // less than 64
+		a.class[c] = base64Class(c)
 	}
-	return 63
+	a.value['-'], a.value['_'] = a.value['+'], a.value['/']
+	a.class['-'], a.class['_'] = base64Class('-'), base64Class('_')
+	return a
+}
+
+// decode decodes characters of the alphabets. What is left over at the end is dropped.
+func (a *alphabet64) decode(p []byte) []byte {
+	out := make([]byte, 0, len(p)/4*3+3)
+	for ; len(p) >= 4; p = p[4:] {
+		v := uint32(a.value[p[0]])<<18 | uint32(a.value[p[1]])<<12 | uint32(a.value[p[2]])<<6 | uint32(a.value[p[3]])
+		out = append(out, byte(v>>16), byte(v>>8), byte(v)) //nolint:gosec // three bytes of one number
+	}
+	if len(p) >= 2 {
+		out = append(out, a.value[p[0]]<<2|a.value[p[1]]>>4)
+	}
+	if len(p) == 3 {
+		out = append(out, a.value[p[1]]<<4|a.value[p[2]]>>2)
+	}
+	return out
 }
 
 // base32 decodes p if it is of that alphabet and gives text.

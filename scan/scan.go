@@ -114,14 +114,14 @@ type Scanner struct {
 	fold     *folder
 	dict     *dictionary
 	rules    *ruleSet
+	base64   *alphabet64
 	operator []compiled
 }
 
 // New returns a Scanner with the built-in rules.
 func New() *Scanner {
 	f := newFolder()
-	rs := newRuleSet()
-	return &Scanner{fold: f, dict: newDictionary(f), rules: rs}
+	return &Scanner{fold: f, dict: newDictionary(f), rules: newRuleSet(), base64: newAlphabet64()}
 }
 
 // Scan looks for injection in one text. Any string will do; invalid UTF-8 is looked at too.
@@ -130,7 +130,7 @@ func (s *Scanner) Scan(ctx context.Context, text string) Result {
 		return Result{Unscannable: UnscannableNoScanner}
 	}
 	r := newRun(ctx, s, len(text))
-	r.scan(&layer{text: text, leaves: []leaf{{}}})
+	r.scan(&layer{text: text, leaves: []leaf{{size: len(text)}}})
 	return r.result()
 }
 

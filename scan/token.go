@@ -25,6 +25,7 @@ type tokenizer struct {
 	pieces   []span
 	letters  int
 	single   bool
+	joiner   byte // what joined the last two
 	runToken int32
 	runHits  [flavours]int
 
@@ -53,7 +54,7 @@ func (t *tokenizer) run() {
 		}
 		c := t.s[i]
 		switch {
-		case alnum(c):
+		case t.fold.ascii[c] != 0:
 			i = t.words(i)
 		case c < utf8.RuneSelf:
 			i = t.mark(c, i, i+1)
@@ -92,8 +93,17 @@ func (t *tokenizer) wide(i int) int {
 func (t *tokenizer) mark(c byte, i, next int) int {
 	switch c {
 	case '.', '!', '?':
+		if c == '!' && next < len(t.s) && t.s[next] == '[' && !t.parts {
+			t.marker(c, i, next)
+		}
 		if next == len(t.s) || strings.IndexByte(" \n\r\t\"')", t.s[next]) >= 0 {
 			t.token += 2 // words of two sentences are further apart
+		}
+	case '(', ')', ';', ':', '"', '|':
+		t.token++ // so are those of two clauses
+	case '\'':
+		if i == 0 || !alnum(t.s[i-1]) {
+			t.token++
 		}
 	case '\n':
 		if next < len(t.s) && t.s[next] == '\n' {
@@ -145,30 +155,36 @@ type word struct {
 	end     int // one past its last character
 	next    int // where to read on
 	hash    hash
-	tail    hash // of the word without its first letter
 	letters int
 	digits  int
+	capital bool // one that isn't the first letter
 }
 
 // readWord reads the word that begins at i.
 func (t *tokenizer) readWord(i int) word {
-	w := word{end: i, hash: hashStart, tail: hashStart}
+	w := word{end: i, hash: hashStart}
 	j := i
 	for j < len(t.s) {
-		c := t.s[j]
-		if c|0x20-'a' < 26 {
-			w.take(c | 0x20)
-			w.letters++
-			j++
-			w.end = j
-			continue
+		from := j
+		for ; j < len(t.s); j++ {
+			c := t.s[j]
+			b := t.fold.ascii[c]
+			if b == 0 {
+				break
+			}
+			w.hash = w.hash.add(b)
+			if b < 'a' {
+				w.digits++
+			} else if b != c && j > i {
+				w.capital = true
+			}
 		}
-		if c-'0' < 10 {
-			w.take(c)
-			w.digits++
-			j++
+		if j > from {
+			w.letters += j - from
 			w.end = j
-			continue
+			if j == len(t.s) {
+				break
+			}
 		}
 		n := t.inWord(&w, i, j)
 		if n == 0 {
@@ -176,15 +192,9 @@ func (t *tokenizer) readWord(i int) word {
 		}
 		j += n
 	}
+	w.letters -= w.digits
 	w.next = max(j, w.end)
 	return w
-}
-
-func (w *word) take(c byte) {
-	if w.letters+w.digits > 0 {
-		w.tail = w.tail.add(c)
-	}
-	w.hash = w.hash.add(c)
 }
 
 // inWord reads at j, inside the word begun at i, what is neither an ASCII letter nor a digit. It returns how many bytes
@@ -211,7 +221,7 @@ func (t *tokenizer) inWord(w *word, i, j int) int {
 	switch k {
 	case kindWord:
 		for _, b := range out {
-			w.take(b)
+			w.hash = w.hash.add(b)
 		}
 		w.letters++
 		w.end = j + n
@@ -271,17 +281,30 @@ func (t *tokenizer) words(i int) int {
 // resolve looks the word up and counts it.
 func (t *tokenizer) resolve(w word, start int) {
 	m, ok := t.dict.find(w.hash)
-	if !ok && t.escaped {
-		m, ok = t.dict.find(w.tail)
+	if !ok && t.escaped && w.end-start <= t.dict.longest {
+		m, ok = t.leet(t.s[start+1 : w.end])
 	}
 	if !ok && w.digits > 0 && w.letters > 0 && w.end-start <= t.dict.longest {
 		m, ok = t.leet(t.s[start:w.end])
+	}
+	if n := w.letters + w.digits; !ok && n >= longWord && n == w.end-start && w.digits < 2*w.letters && !w.capital {
+		t.pieces = append(t.pieces, span{int32(start), int32(min(w.end, start+longestWord))}) // for gather alone
+		t.gather(t.pieces[len(t.pieces)-1:])
+		t.pieces = t.pieces[:len(t.pieces)-1]
+		t.segment(w.end)
+		return
 	}
 	if ok {
 		t.emit(m, start, w.end)
 	}
 	t.token++
 }
+
+// Words of more than longWord letters are looked through for words written without gaps, up to longestWord bytes.
+const (
+	longWord    = 20
+	longestWord = 4096
+)
 
 func (t *tokenizer) emit(m meaning, start, end int) {
 	for f, set := range m {

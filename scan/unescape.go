@@ -1,11 +1,7 @@
 package scan
 
 import (
-	"bytes"
-	"compress/gzip"
-	"compress/zlib"
 	"html"
-	"io"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -88,6 +84,12 @@ func (u *unescaper) replace(i, n int, b []byte, kind int) int {
 	u.out = append(u.out, b...)
 	u.done = i + n
 	u.kinds |= kind
+	// Replacements side by side are one piece, up to a size that keeps places exact enough.
+	const most = 16
+	if p := len(u.pieces) - 1; p >= 0 && u.pieces[p].inEnd == i && from-u.pieces[p].out < most {
+		u.pieces[p].outEnd, u.pieces[p].inEnd = len(u.out), i+n
+		return n
+	}
 	u.pieces = append(u.pieces, piece{from, len(u.out), i, i + n})
 	return n
 }
@@ -212,40 +214,9 @@ func (u *unescaper) codePoint(i int) int {
 		return 0
 	}
 	for n := 6; n >= 4; n-- {
-		if v, ok := u.hexAt(i+2, n); ok {
+		if v, ok := u.hexAt(i+2, n); ok && !invisible(v) { // a name for an invisible character hides nothing
 			return u.replace(i, n+2, utf8.AppendRune(nil, v), asEscape)
 		}
 	}
 	return 0
-}
-
-// inflate scans what l unpacks to, if it is a gzip or zlib stream.
-func (r *run) inflate(l *layer) {
-	s := l.text
-	var rd io.Reader
-	var by string
-	switch {
-	case strings.HasPrefix(s, "\x1f\x8b"):
-		z, err := gzip.NewReader(strings.NewReader(s))
-		if err != nil {
-			return
-		}
-		rd, by = z, "gzip"
-	case strings.HasPrefix(s, "\x78\x01"), strings.HasPrefix(s, "\x78\x9c"), strings.HasPrefix(s, "\x78\xda"), strings.HasPrefix(s, "\x78\x5e"):
-		z, err := zlib.NewReader(strings.NewReader(s))
-		if err != nil {
-			return
-		}
-		rd, by = z, "zlib"
-	default:
-		return
-	}
-	var buf bytes.Buffer
-	// What came out before an error counts: readers differ in how much of a broken stream they take.
-	n, _ := io.Copy(&buf, io.LimitReader(rd, int64(r.budget)+1))
-	if n > int64(r.budget) {
-		r.stop(UnscannableWork)
-		return
-	}
-	r.child(l, buf.Bytes(), by, 0, len(s))
 }

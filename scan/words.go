@@ -48,7 +48,6 @@ const (
 	sPlace                       // a URL or an address
 	sTo                          // to, at
 	sImportant                   // important
-	sMessage                     // message
 	sAssistant                   // assistant, AI, model
 	sFrom                        // from
 	sOn                          // on
@@ -62,8 +61,12 @@ const (
 	sDone                        // complete, done
 	sAnswer                      // answer
 	sMention                     // says that what stands beside it is being talked about
-	sFilePath                    // names of files that hold credentials
-	sRead                        // read, open, cat
+	sText                        // text, words, conversation
+	sGive                        // give, tell, write: like reveal, with more everyday uses
+	sLifted                      // suspended, lifted, void
+	sBound                       // bound, limited, restricted
+	sDan                         // names that jailbreaks go by
+	sReplace                     // override
 	sOverride                    // override, inject: in names
 	sLate                        // verbs of languages that put them last
 )
@@ -77,7 +80,7 @@ func vocabulary() []struct {
 		slot  slots
 		words string
 	}{
-		{sIgnore, `ignore ignoring disregard disregarding forget forgetting override overriding overlook neglect discard dismiss bypass
+		{sIgnore, `ignore ignoring disregard disregarding forget forgetting overlook neglect discard dismiss bypass
 			ignorer ignorez oublie oubliez oublier negligez ignoriere ignorier vergiss vergesse missachte ignora ignorad ignorar olvida olvide olvidar
 			olvidate descarta omite dimentica dimenticare ignorare ignori esqueca esquece esquecer desconsidere negeer vergeet
 			игнорируй игнорируйте проигнорируй проигнорируйте забудь забудьте zignoruj ignoruj zapomnij ignorera glom abaikan lupakan
@@ -91,12 +94,12 @@ func vocabulary() []struct {
 		{sBefore, `above before earlier previously beforehand far given got received learned learnt`},
 		{sAll, `all any every each alle todas todos toutes tous tutte tutti все всех 所有 全部 すべて 全て 모든 सभी sab saare جميع tum`},
 		{sEvery, `everything anything alles todo tout tutto tudo всё`},
-		{sTarget, `instruction instructions prompt prompts directive directives guideline guidelines guidance instruct guidleines
+		{sTarget, `instruction instructions prompt prompts directive directives directions guideline guidelines guidance instruct guidleines
 			anweisung anweisungen instrucciones instruccion indicaciones consignes consigne istruzioni instrucoes instructies инструкции
 			инструкций инструкцию указания указаний instrukcje polecenia instruktioner instruksi perintah 指令 指示 提示 提示词 命令 지시 지침
 			निर्देश निर्देशों التعليمات تعليمات nirdesh talimatlari talimatlar คำสั่ง คำแนะนำ`},
 		{sRules, `rule rules policy policies command commands orders restriction restrictions constraint constraints programming
-			training safeguards protocols regeln befehle vorgaben reglas ordenes regles regole regras regels правила команды 规则 規則
+			safeguards protocols regeln befehle vorgaben reglas ordenes regles regole regras regels правила команды 规则 規則
 			ルール 制約 制限 명령 규칙 नियम niyam الأوامر kurallari`},
 		{sNot, `not never dont nicht`},
 		{sFollow, `follow obey adhere comply heed listen`},
@@ -104,16 +107,19 @@ func vocabulary() []struct {
 		{sThese, `these this following my new`},
 		{sAct, `act acting behave respond operate function roleplay`},
 		{sAs, `as`}, {sIf, `if`}, {sPretend, `pretend pretending imagine`},
-		{sNo, `no without zero lacks lacking`},
+		{sNo, `no without zero lacks lacking sin ohne sans senza sem free 没有 沒有 不受 无 無 なし ない 없 없이 없는 bina`},
 		{sLimit, `restriction restrictions rule rules limit limits limitation limitations guideline guidelines filter filters filtering
-			censorship guardrail guardrails constraint constraints ethics morals boundaries policy policies safeguards`},
+			censorship guardrail guardrails constraint constraints ethics morals boundaries policy policies safeguards confines
+			limitaciones restricciones restrictions limites einschrankungen limitazioni restrizioni limitacoes 限制 约束 約束 制限 制約 제한 제약`},
 		{sYou, `you youre`}, {sYour, `your ur`}, {sAre, `are become youre`}, {sNow, `now`},
 		{sPersona, `dan admin administrator root unrestricted uncensored jailbroken unfiltered unlimited unchained unbound evil developer
 			sudo superuser hacker malicious rogue`},
 		{sFree, `unrestricted uncensored jailbroken unfiltered unchained jailbreak`},
 		{sMode, `mode`}, {sNew, `new updated`}, {sSystem, `system systems`},
 		{sPrompt, `prompt prompts message messages instruction instructions`},
-		{sReveal, `reveal print repeat show output display leak disclose expose dump recite share tell give write return`},
+		{sReveal, `reveal print repeat show output display leak disclose expose dump recite paste enthulle zeige revela muestra affichez revelez
+			mostra revele раскрой покажи 显示 输出 透露 泄露 表示 공개 출력 dikhao batao dikha bata`},
+		{sGive, `share tell give gimme write return provide translate summarize rephrase`},
 		{sHidden, `hidden secret confidential internal private initial original full exact entire`},
 		{sTool, `tool tools function functions`}, {sCall, `call calling use using run running invoke invoking`},
 		{sAlways, `always must`}, {sFirst, `first`}, {sOther, `other`},
@@ -123,17 +129,20 @@ func vocabulary() []struct {
 		{sSend, `send forward email mail post upload exfiltrate transmit leak submit`},
 		{sSecret, `password passwords passphrase credential credentials token tokens secret secrets apikey apikeys cookies keys`},
 		{sPlace, `http https www attacker webhook url`}, {sTo, `to at`},
-		{sImportant, `important`}, {sMessage, `message`},
-		{sAssistant, `assistant ai model chatbot llm gpt chatgpt agent`},
+		{sImportant, `important`},
+		{sAssistant, `assistant assistants ai model chatbot llm gpt chatgpt agent ia ki 助手 助理 アシスタント 어시스턴트 人工智能`},
 		{sFrom, `from`}, {sOn, `on`}, {sDo, `do`}, {sAnything, `anything`},
 		{sDisable, `bypass disable deactivate circumvent suspend evade`},
 		{sSafety, `safety approval approvals moderation safeguards guardrails`},
 		{sQuestion, `question questions request requests query`}, {sMe, `me us`},
 		{sTask, `task`}, {sDone, `complete completed done finished`}, {sAnswer, `answer`},
 		{sMention, `example examples attack attacks phrase phrases pattern patterns such like detect detects detection injection injections
-			quotes quoted says said contains containing included include includes called named titled term terms attempt attempts blocked
+			quotes quoted says said saying paraphrases literal untrusted string wording classify annotate displays contains containing included include includes called named titled term terms attempt attempts blocked
 			flagged fixture malicious adversarial payload payloads explains test tests`},
-		{sFilePath, `id_rsa ssh`}, {sRead, `read open cat access include`},
+		{sText, `text texts content contents context conversation messages words input inputs output outputs information chat dialogue`},
+		{sLifted, `suspended lifted void voided revoked negated cancelled canceled removed deactivated longer`},
+		{sBound, `bound limited restricted constrained abide`}, {sDan, `dan stan dude aim jailbreak jailbroken`},
+		{sReplace, `override overriding`},
 		{sOverride, `override inject bypass`},
 	}
 }
