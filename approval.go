@@ -64,7 +64,7 @@ type Approval struct {
 
 	env    *envelope
 	digest Digest
-	made   *PublicKey // set on an approval that Approve made: this very signature need not be verified again
+	made   KeyID // set when a PrivateKey of this process made it: this very signature need not be verified again
 }
 
 // Approve has signer approve a dry run, as it stands or narrowed. The authority's digest is the dry run's for a person
@@ -74,17 +74,18 @@ type Approval struct {
 // under policy authority, CodeSelfApproval when the approver is the plan's actor, CodeApprovalExpired and CodeInvalidInput
 // for times out of order.
 func Approve(ctx context.Context, dry *DryRun, req ApprovalRequest, signer Signer, now time.Time) (*Approval, error) {
-	if dry == nil || signer == nil {
-		return nil, fail(CodeInvalidInput, "an approval needs a dry run and a signer")
-	}
-	if err := context.Cause(ctx); err != nil {
-		return nil, failWith(CodeAborted, "the approval was cancelled", err)
+	if !dry.made() {
+		return nil, fail(CodeInvalidInput, "an approval needs a dry run")
 	}
 	at, err := instant(now)
 	if err != nil {
 		return nil, err
 	}
-	a, err := draftApproval(dry, req, signer.Public())
+	key, err := publicOf(signer)
+	if err != nil {
+		return nil, err
+	}
+	a, err := draftApproval(dry, req, key.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -95,16 +96,20 @@ func Approve(ctx context.Context, dry *DryRun, req ApprovalRequest, signer Signe
 		return nil, err
 	}
 	a.digest = digest(domainApproval, a.env.payload)
-	key := signer.Public()
-	a.made = &key
+	if own, ok := signer.(*PrivateKey); ok {
+		a.made = own.public.ID
+	}
 	return a, nil
 }
 
-func draftApproval(dry *DryRun, req ApprovalRequest, key PublicKey) (*Approval, error) {
+func draftApproval(dry *DryRun, req ApprovalRequest, approver string) (*Approval, error) {
 	a := &Approval{
 		tenant: dry.plan.tenant, audience: dry.plan.audience, id: req.ID, kind: req.Authority,
-		approvers: []string{key.Owner}, reason: req.Reason, evaluated: dry.evaluated,
-		plan: dry.plan.digest, policy: dry.policy.digest, bindings: dry.bindings,
+		approvers: []string{approver}, reason: req.Reason, evaluated: dry.evaluated,
+		plan: dry.plan.digest, policy: dry.policy.digest, bindings: dry.plan.bindings,
+	}
+	if err := CheckIdentity(approver); err != nil {
+		return nil, err
 	}
 	if err := CheckIdentity(req.ID); err != nil {
 		return nil, err
@@ -155,8 +160,6 @@ func draftApproval(dry *DryRun, req ApprovalRequest, key PublicKey) (*Approval, 
 func (a *Approval) checkIssue(dry *DryRun, now time.Time) error {
 	skew := dry.policy.skew
 	switch {
-	case a.issued.Before(a.evaluated):
-		return fail(CodeInvalidInput, "the approval is older than the dry run")
 	case a.issued.After(now.Add(skew)):
 		return fail(CodeInvalidInput, "the approval lies in the future")
 	case !now.Before(a.expires.Add(skew)):
@@ -173,12 +176,14 @@ func (a *Approval) match(dry *DryRun) error {
 	switch {
 	case a.tenant != dry.plan.tenant || a.audience != dry.plan.audience:
 		return fail(CodeIntegrityFailed, "the approval is for another tenant or audience")
-	case a.plan != dry.plan.digest || a.policy != dry.policy.digest || a.bindings != dry.bindings:
+	case a.plan != dry.plan.digest || a.policy != dry.policy.digest || a.bindings != dry.plan.bindings:
 		return fail(CodeIntegrityFailed, "the approval is for another plan or policy")
 	case !a.evaluated.Equal(dry.evaluated):
 		return fail(CodeIntegrityFailed, "the approval is for another evaluation of the plan")
 	case len(a.steps) != len(dry.plan.steps):
 		return fail(CodeIntegrityFailed, "the approval has other steps than the plan")
+	case a.issued.Before(a.evaluated):
+		return fail(CodeInvalidInput, "the approval is older than the dry run")
 	case !a.expires.After(a.issued) || !a.expires.After(a.from) || a.from.Before(a.issued):
 		return fail(CodeInvalidInput, "the approval's times are out of order")
 	case a.expires.Sub(a.issued) > dry.policy.lifetime:
@@ -237,38 +242,33 @@ func within(at, issued, from, expires time.Time, skew time.Duration) error {
 }
 
 // verify checks the signatures: each by a key of the right role that may act for the tenant at the instant, each owner an
-// approver, each approver among the owners.
-func (a *Approval) verify(ring *KeyRing, at time.Time) error {
-	role := a.kind.role()
-	m := a.env.message(role)
-	var owners []string
+// approver, each approver among the owners. It returns the keys. An approval that a key of this process made a moment ago
+// is spared the curve arithmetic if the caller says so; the ring must have the key all the same.
+func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicKey, error) {
+	m := a.env.message(a.kind.role())
+	keys := make([]PublicKey, 0, len(a.env.signatures))
 	for _, s := range a.env.signatures {
-		key, err := a.signedBy(ring, m, s)
+		find := ring.verify
+		if spareOwn && s.key == a.made {
+			find = ring.find
+		}
+		key, err := find(m, s.key, s.sig)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !key.validAt(a.tenant, at) {
-			return fail(CodeSignatureInvalid, "the approver's key may not act for this tenant at this time")
+			return nil, fail(CodeSignatureInvalid, "the approver's key may not act for this tenant at this time")
 		}
-		if slices.Contains(owners, key.Owner) || !slices.Contains(a.approvers, key.Owner) {
-			return fail(CodeSignatureInvalid, "the signature is not by one of the approvers, or not by distinct ones")
+		again := func(k PublicKey) bool { return k.Owner == key.Owner }
+		if slices.ContainsFunc(keys, again) || !slices.Contains(a.approvers, key.Owner) {
+			return nil, fail(CodeSignatureInvalid, "the signature is not by one of the approvers, or not by distinct ones")
 		}
-		owners = append(owners, key.Owner)
+		keys = append(keys, key.clone())
 	}
-	if len(owners) != len(a.approvers) {
-		return fail(CodeSignatureInvalid, "an approver has not signed")
+	if len(keys) != len(a.approvers) {
+		return nil, fail(CodeSignatureInvalid, "an approver has not signed")
 	}
-	return nil
-}
-
-func (a *Approval) signedBy(ring *KeyRing, m Message, s signature) (*PublicKey, error) {
-	if a.made != nil && ring != nil && a.made.ID == s.key {
-		// Made in this process a moment ago by this very key: the ring must still have it, the curve arithmetic is spared.
-		if k, ok := ring.keys[s.key]; ok && k.Role == m.role {
-			return &k, nil
-		}
-	}
-	return ring.verify(m, s.key, s.sig)
+	return keys, nil
 }
 
 func (a *Approval) encode() []byte {
@@ -320,6 +320,10 @@ func ParseApproval(b []byte) (*Approval, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readApproval(env)
+}
+
+func readApproval(env *envelope) (*Approval, error) {
 	r, err := env.payloadReader()
 	if err != nil {
 		return nil, err
@@ -344,7 +348,7 @@ func ParseApproval(b []byte) (*Approval, error) {
 	}
 	var auth [2]int
 	r.members(m[4], auth[:], "digest", "kind")
-	a.authority, a.kind = r.digest(auth[0]), AuthorityKind(r.text(auth[1]))
+	a.authority, a.kind = r.digest(auth[0]), oneOf(r, auth[1], "authority", AuthorityPerson, AuthorityPolicy)
 	for _, n := range r.elements(m[15], maxSteps) {
 		a.steps = append(a.steps, readApprovedStep(r, n))
 	}

@@ -15,13 +15,14 @@ type Authorization struct {
 	step      *Step
 	limit     Limit
 	fresh     time.Time
+	keys      []PublicKey // that signed the approval
 }
 
 // Authorize checks that the approval allows this operation as this step of the plan, now: every check of the boundary but
 // the use itself, in this order: the operation against the plan, the approval against the dry run, the window, the policy at
 // this instant, the sources as they are, and last the signatures (INV-2).
 func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string, op *Operation, ring *KeyRing, now time.Time) (*Authorization, error) {
-	if dry == nil || approval == nil || op == nil {
+	if !dry.made() || approval == nil || op == nil {
 		return nil, fail(CodeInvalidInput, "an authorization needs a dry run, an approval and an operation")
 	}
 	at, err := instant(now)
@@ -47,15 +48,14 @@ func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string,
 	if err := current.match(dry.plan, dry.policy, at); err != nil {
 		return nil, err
 	}
-	if err := approval.verify(ring, at); err != nil {
+	keys, err := approval.verify(ring, at, true)
+	if err != nil {
 		return nil, err
 	}
-	approved := approval.step(stepID)
-	if approved == nil {
-		return nil, fail(CodeIntegrityFailed, "the approval does not have this step")
-	}
-	return &Authorization{dry: dry, approval: approval, operation: op, step: step, limit: approved.limit,
-		fresh: dry.policy.freshUntil(dry.plan, current)}, nil
+	return &Authorization{
+		dry: dry, approval: approval, operation: op, step: step, limit: approval.step(stepID).limit,
+		fresh: dry.policy.freshUntil(dry.plan, current), keys: keys,
+	}, nil
 }
 
 // A Use names one right to run: which step of which approval. A Ledger gives it out once, ever.
@@ -75,6 +75,9 @@ type Use struct {
 	Skew      time.Duration
 	// FreshUntil is the last instant at which the sources' observations are young enough; zero for no bound.
 	FreshUntil time.Time
+	// KeysFrom and KeysUntil bound when the keys that signed the approval may all act; KeysUntil is exclusive, zero for no
+	// bound. The skew does not apply to them.
+	KeysFrom, KeysUntil time.Time
 }
 
 // maxHeadAhead is how far the ledger's newest record may lie ahead of its clock before the clock is not believed.
@@ -83,7 +86,7 @@ const maxHeadAhead = 5 * time.Second
 // Consume judges the use's window and signs the record that the use is spent. A Ledger calls it inside the transaction
 // that makes the record durable, with its own clock and the time of its newest event (zero for none). The instant is the
 // latest of clock, head and the approval's beginning, so that times in a log never decrease; a head more than five
-// seconds ahead of the clock refuses with CodeClock.
+// seconds ahead of the clock refuses with CodeClock. Every error is definite: nothing was recorded.
 func (u *Use) Consume(ctx context.Context, clock, head time.Time, key Signer) (*Consumption, error) {
 	at, err := instant(clock)
 	if err != nil {
@@ -98,21 +101,36 @@ func (u *Use) Consume(ctx context.Context, clock, head time.Time, key Signer) (*
 			at = t.UTC().Truncate(time.Millisecond)
 		}
 	}
-	if err := within(at, u.IssuedAt, u.NotBefore, u.ExpiresAt, u.Skew); err != nil {
+	if err := u.judge(at); err != nil {
 		return nil, err
 	}
-	if !u.FreshUntil.IsZero() && at.After(u.FreshUntil) {
-		return nil, fail(CodePolicyDenied, "a source's observation is too old")
+	public, err := publicOf(key)
+	if err != nil || public.Role != RoleLedger || !public.validAt(u.Tenant, at) {
+		return nil, failWith(CodeUnavailable, "the ledger has no key that may act for this tenant at this time", err)
 	}
 	c := &Consumption{
 		tenant: u.Tenant, audience: u.Audience, id: u.ExecutionID, nonce: hex.EncodeToString(u.Nonce[:]), at: at,
 		approval: u.Approval, step: u.Step, input: u.Input,
 	}
 	if c.env, err = seal(ctx, typeConsumption, c.encode(), RoleLedger, key); err != nil {
-		return nil, err
+		return nil, failWith(CodeUnavailable, "the ledger could not sign", err)
 	}
 	c.digest = digest(domainUse, c.env.payload)
 	return c, nil
+}
+
+// judge holds the instant of the use against everything that has an end.
+func (u *Use) judge(at time.Time) error {
+	if err := within(at, u.IssuedAt, u.NotBefore, u.ExpiresAt, u.Skew); err != nil {
+		return err
+	}
+	if !u.FreshUntil.IsZero() && at.After(u.FreshUntil) {
+		return fail(CodePolicyDenied, "a source's observation is too old")
+	}
+	if at.Before(u.KeysFrom) || !u.KeysUntil.IsZero() && !at.Before(u.KeysUntil) {
+		return fail(CodeSignatureInvalid, "an approver's key may not act at this time")
+	}
+	return nil
 }
 
 const kindConsumption = "counterfoil.consumption"
@@ -152,6 +170,10 @@ func ParseConsumption(b []byte) (*Consumption, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readConsumption(env)
+}
+
+func readConsumption(env *envelope) (*Consumption, error) {
 	r, err := env.payloadReader()
 	if err != nil {
 		return nil, err
@@ -185,11 +207,19 @@ func (c *Consumption) ExecutionID() string { return c.id }
 // Envelope returns a copy of the signed envelope's bytes, which ParseConsumption reads.
 func (c *Consumption) Envelope() []byte { return slices.Clone(c.env.canon) }
 
-// verify checks the ledger's signature and that the record spends this step of this approval, inside its window.
-func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) error {
+// spends checks that the record is for a step of this approval.
+func (c *Consumption) spends(a *Approval) error {
 	step := a.step(c.step)
 	if c.tenant != a.tenant || c.audience != a.audience || c.approval != a.digest || step == nil || step.input != c.input {
 		return fail(CodeIntegrityFailed, "the consumption record is for another use")
+	}
+	return nil
+}
+
+// verify checks the ledger's signature and that the record spends this step of this approval, inside its window.
+func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) error {
+	if err := c.spends(a); err != nil {
+		return err
 	}
 	if err := within(c.at, a.issued, a.from, a.expires, skew); err != nil {
 		return err
@@ -210,9 +240,18 @@ func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) err
 
 // use returns the right that the authorization is for.
 func (a *Authorization) use(executionID string, nonce [16]byte) Use {
-	return Use{
+	u := Use{
 		Tenant: a.approval.tenant, Audience: a.approval.audience, Approval: a.approval.digest, Step: a.step.ID, Input: a.step.InputDigest,
 		ExecutionID: executionID, Nonce: nonce, IssuedAt: a.approval.issued, NotBefore: a.approval.from,
 		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh,
 	}
+	for _, k := range a.keys {
+		if k.NotBefore.After(u.KeysFrom) {
+			u.KeysFrom = k.NotBefore
+		}
+		if !k.NotAfter.IsZero() && (u.KeysUntil.IsZero() || k.NotAfter.Before(u.KeysUntil)) {
+			u.KeysUntil = k.NotAfter
+		}
+	}
+	return u
 }

@@ -1,7 +1,6 @@
 package counterfoil
 
 import (
-	"bytes"
 	"time"
 )
 
@@ -21,8 +20,17 @@ type Bundle struct {
 	Operation   *Operation // nil in a bundle that was exported without its arguments
 }
 
-// Encode returns the bundle's canonical bytes.
+// complete reports whether the bundle has all that it must have, each made by its parser.
+func (b *Bundle) complete() bool {
+	return b.Receipt != nil && b.Receipt.env != nil && b.Approval != nil && b.Approval.env != nil &&
+		b.Consumption != nil && b.Consumption.env != nil && b.DryRun.made()
+}
+
+// Encode returns the bundle's canonical bytes, nil for a bundle that lacks something.
 func (b *Bundle) Encode() []byte {
+	if !b.complete() {
+		return nil
+	}
 	w := &writer{b: make([]byte, 0, 8192)}
 	w.open('{')
 	w.raw("approval", b.Approval.env.canon)
@@ -49,14 +57,10 @@ func bundleLimits() limits {
 // ParseBundle reads a bundle. Only its canonical form is accepted, so that no byte of it can change unseen. The dry run is
 // rebuilt under the bundle's policy; no signature is verified.
 func ParseBundle(b []byte) (*Bundle, error) {
-	doc, err := parseDocument(b, bundleLimits(), numbersExact)
+	r, err := newSignedReader(b, bundleLimits())
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(doc.canonical(), b) {
-		return nil, fail(CodeInvalidInput, "a bundle must be in canonical form")
-	}
-	r := &reader{doc: doc, signed: true}
 	var m [8]int
 	r.members(0, m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "version")
 	r.literal(m[3], kindBundle)
@@ -77,16 +81,25 @@ func ParseBundle(b []byte) (*Bundle, error) {
 			return nil, err
 		}
 	}
-	if out.Approval, err = ParseApproval(doc.raw(m[0])); err != nil {
+	if out.Approval, err = readIn(r, m[0], typeApproval, readApproval); err != nil {
 		return nil, err
 	}
-	if out.Consumption, err = ParseConsumption(doc.raw(m[1])); err != nil {
+	if out.Consumption, err = readIn(r, m[1], typeConsumption, readConsumption); err != nil {
 		return nil, err
 	}
-	if out.Receipt, err = ParseReceipt(doc.raw(m[6])); err != nil {
+	if out.Receipt, err = readIn(r, m[6], typeReceipt, readReceipt); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// readIn reads a signed document inside the bundle.
+func readIn[T any](r *reader, n int, t payloadType, read func(*envelope) (*T, error)) (*T, error) {
+	env, err := readEnvelope(r, n, t)
+	if err != nil {
+		return nil, err
+	}
+	return read(env)
 }
 
 // A Report says what a bundle proves.
@@ -129,6 +142,9 @@ func VerifyBundle(b []byte, ring *KeyRing, now time.Time) (*Report, error) {
 
 // Verify does what VerifyBundle does, on a parsed bundle.
 func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
+	if !b.complete() {
+		return nil, fail(CodeInvalidInput, "the bundle is not complete")
+	}
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
 	rep := &Report{Checked: []string{"form"}}
 	done := func(s string) { rep.Checked = append(rep.Checked, s) }
@@ -162,20 +178,21 @@ func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
 		return nil, err
 	}
 	done("use is signed by the ledger, inside the approval's window")
-	a.made = nil // nothing made in this process is taken on trust here
-	if err := a.verify(ring, c.at); err != nil {
+	keys, err := a.verify(ring, c.at, false)
+	if err != nil {
 		return nil, err
 	}
+	rep.ApprovalKeys = keys
 	done("approval is signed by every approver")
 	if err := r.verify(ring); err != nil {
 		return nil, err
 	}
 	done("receipt is signed")
-	b.describe(rep, step, ring)
+	b.describe(rep, step)
 	return rep, nil
 }
 
-func (b *Bundle) describe(rep *Report, step *Step, ring *KeyRing) {
+func (b *Bundle) describe(rep *Report, step *Step) {
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
 	rep.Tenant, rep.Audience, rep.ExecutionID, rep.Actor = r.tenant, r.audience, r.id, dry.plan.actor
 	rep.Tool, rep.Effect, rep.Source, rep.ArgumentsDigest = step.Tool, step.Effect, step.Source.ID, step.ParametersDigest
@@ -184,11 +201,6 @@ func (b *Bundle) describe(rep *Report, step *Step, ring *KeyRing) {
 	rep.Outcome, rep.Late, rep.Recovered = r.outcome, r.late, r.recovered
 	rep.Rows, rep.Bytes, rep.Uncounted = r.rows, r.bytes, r.uncounted
 	rep.ResultDigest, rep.ReceiptDigest = r.result, r.digest
-	for _, s := range a.env.signatures {
-		if k, ok := ring.keys[s.key]; ok {
-			rep.ApprovalKeys = append(rep.ApprovalKeys, k)
-		}
-	}
 	if b.Operation != nil {
 		rep.Arguments = b.Operation.Parameters()
 	} else {

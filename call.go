@@ -2,6 +2,7 @@ package counterfoil
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -70,11 +71,11 @@ func (c *Call) Plan() []byte {
 func (c *Call) Operation() []byte {
 	s := c.step()
 	slices.SortFunc(s.Fields, compareUTF16)
-	w := &writer{b: make([]byte, 0, len(c.Arguments.canon)+512)}
+	w := &writer{b: make([]byte, 0, len(c.arguments().canon)+512)}
 	w.open('{')
 	w.text("effect", string(s.Effect))
 	w.list("fields", s.Fields)
-	w.raw("parameters", c.Arguments.canon)
+	w.raw("parameters", c.arguments().canon)
 	w.name("queryPlan")
 	w.open('{')
 	w.digest("fingerprint", s.Fingerprint)
@@ -86,10 +87,18 @@ func (c *Call) Operation() []byte {
 	return w.b
 }
 
+// arguments returns the call's arguments; those of a call without any are no JSON and are refused by the parsers.
+func (c *Call) arguments() *Arguments {
+	if c.Arguments == nil {
+		return &Arguments{canon: nil, digest: Digest{}}
+	}
+	return c.Arguments
+}
+
 func (c *Call) step() Step {
 	s := Step{
 		ID: CallStep, Tool: c.Tool, Effect: c.Effect, Source: c.Source, QueryPlanID: c.Method,
-		Fingerprint: fingerprint(c.Tool, c.Arguments.canon), ParametersDigest: c.Arguments.digest,
+		Fingerprint: fingerprint(c.Tool, c.arguments().canon), ParametersDigest: c.arguments().digest,
 		Fields: slices.Clone(c.Fields), Rows: c.Rows, Bytes: c.Bytes,
 	}
 	s.Source.Scopes = slices.Clone(c.Source.Scopes)
@@ -128,34 +137,34 @@ type Operation struct {
 // ParseOperation reads an operation within the policy's parameter budgets. Its fingerprint must be the digest of its
 // own tool and parameters: a fingerprint that belongs to another body is refused with CodeIntegrityFailed.
 func ParseOperation(b []byte, p *Policy) (*Operation, error) {
-	if p == nil {
+	if p == nil || p.canon == nil {
 		return nil, fail(CodeInvalidInput, "there is no policy")
 	}
-	// The operation's own members need a little room beyond the parameters'.
-	lim := limits{bytes: p.parameters.bytes + 64<<10, nodes: p.parameters.nodes + 16 + maxFields, depth: p.parameters.depth + 1, width: max(p.parameters.nodes, maxFields)}
-	d, err := parseDocument(b, lim, numbersExact)
+	r, err := newReader(b, limits{ // with room for what an operation has beside its parameters
+		bytes: p.parameters.bytes + maxDocumentBytes, nodes: p.parameters.nodes + maxFields + 16,
+		depth: p.parameters.depth + 1, width: max(p.parameters.nodes, maxFields),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return readOperation(&reader{doc: d}, 0, p)
+	return readOperation(r, 0, p)
 }
 
 func readOperation(r *reader, n int, p *Policy) (*Operation, error) {
 	var m [6]int
-	var q [2]int
 	r.members(n, m[:], "effect", "fields", "parameters", "queryPlan", "sourceId", "tool")
 	o := &Operation{effect: r.effect(m[0]), fields: r.list(m[1], 0, maxFields), sourceID: r.identity(m[4]), tool: r.identity(m[5])}
-	o.method, o.fingerprint = readQueryPlan(r, m[3], q[:])
+	o.method, o.fingerprint = readQueryPlan(r, m[3])
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.doc.canonical()
-	o.parameters, o.canon = r.doc.raw(m[2]), r.doc.raw(n)
-	if nodes, depth := r.doc.measure(m[2]); len(o.parameters) > p.parameters.bytes || nodes > p.parameters.nodes || depth > p.parameters.depth {
-		return nil, failAt(CodeInvalidInput, r.doc.pointer(m[2]), "the parameters exceed the policy's budget")
+	end, nodes, depth := skipValue(r.b, m[2])
+	o.parameters, o.canon = r.b[m[2]:end:end], r.raw(n)
+	if len(o.parameters) > p.parameters.bytes || nodes > p.parameters.nodes || depth > p.parameters.depth {
+		return nil, failAt(CodeInvalidInput, r.pointer(m[2]), "the parameters exceed the policy's budget")
 	}
 	if fingerprint(o.tool, o.parameters) != o.fingerprint {
-		return nil, failAt(CodeIntegrityFailed, r.doc.pointer(m[3]), "the fingerprint belongs to another operation")
+		return nil, failAt(CodeIntegrityFailed, r.pointer(m[3]), "the fingerprint belongs to another operation")
 	}
 	s := Step{
 		Tool: o.tool, Effect: o.effect, Source: Source{ID: o.sourceID}, QueryPlanID: o.method, Fingerprint: o.fingerprint,
@@ -207,22 +216,24 @@ func NewContext(sources ...Source) (*Context, error) {
 
 // ParseContext reads a context: {"sources": {id: source}}, each source in the form that a plan's steps have it in.
 func ParseContext(b []byte) (*Context, error) {
-	d, err := parseDocument(b, documentLimits(), numbersExact)
+	r, err := newReader(b, documentLimits())
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{doc: d}
 	var m [1]int
 	r.members(0, m[:], "sources")
 	c := &Context{sources: map[string]Source{}}
 	if r.is(m[0], '{', "an object") {
-		for _, n := range d.children(m[0]) {
+		for name, n := range r.entries(m[0]) {
 			s := readSource(r, n)
-			if r.err == nil && s.ID != string(d.nameOf(n)) {
+			if string(unquote(nil, name)) != s.ID {
 				r.fail(n, "the source has another id than its name here")
 			}
 			c.sources[s.ID] = s
 		}
+	}
+	if len(c.sources) > maxSources {
+		r.fail(m[0], "a context has at most "+strconv.Itoa(maxSources)+" sources")
 	}
 	if r.err != nil {
 		return nil, r.err

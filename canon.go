@@ -2,18 +2,17 @@ package counterfoil
 
 import (
 	"bytes"
-	"math"
+	"errors"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// limits bounds one document while its tokens are read, before memory is taken for what they hold.
+// limits bounds one document. Nodes, depth and width are counted while it is read, before memory is taken for what they
+// hold.
 type limits struct {
-	bytes int // of the text as it arrived
+	bytes int // of the text as it arrived, and of its canonical form
 	nodes int // values, the root included
 	depth int // nesting; the root is at depth 0
 	width int // members of one object, elements of one array
@@ -44,11 +43,7 @@ func argumentLimits() limits {
 // names, no lone surrogates, no byte order mark, nothing after the document. Numbers are rounded to the nearest double,
 // as RFC 8785 prints them; [ParseArguments] refuses those that would change by it. The bounds are those of arguments.
 func Canonicalize(b []byte) ([]byte, error) {
-	d, err := parseDocument(b, argumentLimits(), numbersRounded)
-	if err != nil {
-		return nil, err
-	}
-	return d.canonical(), nil
+	return canonicalize(b, argumentLimits(), numbersRounded)
 }
 
 // Arguments are a tool's arguments as the call carries them: parsed once, then used by their canonical bytes alone.
@@ -60,11 +55,10 @@ type Arguments struct {
 // ParseArguments reads a call's arguments: any JSON value whose numbers RFC 8785 prints without loss. A number whose
 // shortest double has another decimal value than was written (9007199254740993) is refused, and so is -0.
 func ParseArguments(b []byte) (*Arguments, error) {
-	d, err := parseDocument(b, argumentLimits(), numbersExact)
+	c, err := canonicalize(b, argumentLimits(), numbersExact)
 	if err != nil {
 		return nil, err
 	}
-	c := d.canonical()
 	return &Arguments{canon: c, digest: digest(domainParameters, c)}, nil
 }
 
@@ -74,386 +68,204 @@ func (a *Arguments) Canonical() []byte { return slices.Clone(a.canon) }
 // Digest returns the digest of the canonical bytes.
 func (a *Arguments) Digest() Digest { return a.digest }
 
-// A numberRule says what happens to a number that a double can't hold exactly as written.
-type numberRule byte
+// A canonicalizer rewrites one text that is known to be strict JSON into its canonical form, in one pass.
+type canonicalizer struct {
+	in, out []byte
+	lim     limits
+	rule    numberRule
+	nodes   int
 
-const (
-	numbersExact numberRule = iota + 1
-	numbersRounded
-)
-
-// A span is a piece of one of a document's buffers.
-type span struct{ from, to int }
-
-// A node is one value of a document. Nodes live in one slice and name each other by index.
-type node struct {
-	kind   jsontext.Kind
-	parent int
-	name   span // the member's name, when the parent is an object
-	text   span // of a string: its content; of a number: its canonical form
-	kids   span // into document.kids
-	canon  span // into document.canon, once written
-	index  int  // position among the parent's elements as they arrived
-	depth  int
+	members []member // of the objects that are open, outermost first
+	names   []byte   // their names, unescaped
+	scratch []byte
 }
 
-// A document is a parsed JSON text. It owns its memory: nothing in it points into the caller's bytes.
-type document struct {
-	nodes []node
-	kids  []int
-	text  []byte
-	canon []byte
+// A member is one member of an open object.
+type member struct {
+	order    uint64 // its name's first bytes as orderOf gives them
+	name     span   // in names
+	from, to int32  // in out: the name, the colon and the value
 }
 
-// parser reads tokens into a document.
-type parser struct {
-	dec    *jsontext.Decoder
-	lim    limits
-	rule   numberRule
-	doc    *document
-	stack  []int
-	parent int
-}
+// A span is a piece of a buffer.
+type span struct{ from, to int32 }
 
-// parseDocument reads one strict JSON document within lim. The root is node 0.
-func parseDocument(b []byte, lim limits, rule numberRule) (*document, error) {
+// place is an offset in half the memory: there is one member per six bytes of hostile input.
+func place(n int) int32 { return int32(n) } //nolint:gosec // every buffer is bounded far below 2 GiB
+
+// canonicalize returns the canonical form of one strict JSON text within lim. The result shares no memory with b.
+func canonicalize(b []byte, lim limits, rule numberRule) ([]byte, error) {
 	if len(b) > lim.bytes {
-		return nil, fail(CodeInvalidInput, "the document is larger than "+strconv.Itoa(lim.bytes)+" bytes")
+		return nil, tooLong(lim)
 	}
-	// Hints only: a short text can't hold many nodes, and the budgets bound what a long one takes.
-	d := &document{
-		nodes: make([]node, 0, min(8+len(b)/12, lim.nodes)),
-		kids:  make([]int, 0, min(8+len(b)/12, lim.nodes)),
-		text:  make([]byte, 0, len(b)),
+	// Duplicate names are found below, where the names are sorted anyway.
+	if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return nil, syntaxError(b)
 	}
-	p := &parser{dec: jsontext.NewDecoder(bytes.NewBuffer(b)), lim: lim, rule: rule, doc: d, parent: -1}
-	if err := p.value(span{}, 0, 0); err != nil {
+	c := &canonicalizer{
+		in: b, out: make([]byte, 0, len(b)), lim: lim, rule: rule, members: make([]member, 0, 32), names: make([]byte, 0, 512),
+	}
+	if _, err := c.value(skipSpace(b, 0), 0); err != nil {
+		err.Path = escapePath(err.Path)
 		return nil, err
 	}
-	if p.dec.PeekKind() != 0 || !onlySpace(b[p.dec.InputOffset():]) {
-		return nil, fail(CodeInvalidInput, "there is something after the document")
+	if len(c.out) > lim.bytes {
+		return nil, tooLong(lim)
 	}
-	return d, nil
+	return c.out, nil
 }
 
-func onlySpace(b []byte) bool {
-	for _, c := range b {
-		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return false
-		}
-	}
-	return true
+func tooLong(lim limits) *Error {
+	return fail(CodeInvalidInput, "the document is larger than "+strconv.Itoa(lim.bytes)+" bytes")
 }
 
-func (p *parser) value(name span, index, depth int) error {
-	if len(p.doc.nodes) >= p.lim.nodes {
-		return p.fail("the document has more than " + strconv.Itoa(p.lim.nodes) + " values")
+// syntaxError says where a text stops being strict JSON. The tokenizer's own words may repeat the input: only the place is
+// kept.
+func syntaxError(b []byte) error {
+	e := fail(CodeInvalidInput, "this is not strict JSON")
+	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true))
+	if at, ok := errors.AsType[*jsontext.SyntacticError](d.SkipValue()); ok {
+		e.Path, e.Err = escapePath(string(at.JSONPointer)), at
 	}
-	if depth > p.lim.depth {
-		return p.fail("the document is nested deeper than " + strconv.Itoa(p.lim.depth))
+	return e
+}
+
+// value writes the value that begins at in[i] and returns the offset past it.
+func (c *canonicalizer) value(i, depth int) (int, *Error) {
+	c.nodes++
+	switch {
+	case c.nodes > c.lim.nodes:
+		return 0, fail(CodeInvalidInput, "the document has more than "+strconv.Itoa(c.lim.nodes)+" values")
+	case depth > c.lim.depth:
+		return 0, fail(CodeInvalidInput, "the document is nested deeper than "+strconv.Itoa(c.lim.depth))
+	case len(c.out) > c.lim.bytes:
+		return 0, tooLong(c.lim)
 	}
-	at := len(p.doc.nodes)
-	kind := p.dec.PeekKind()
-	p.doc.nodes = append(p.doc.nodes, node{kind: kind, parent: p.parent, name: name, index: index, depth: depth})
-	switch kind {
-	case '{', '[':
-		return p.container(at, depth)
+	switch c.in[i] {
+	case '{':
+		return c.object(i, depth)
+	case '[':
+		return c.array(i, depth)
 	case '"':
-		raw, err := p.dec.ReadValue()
-		if err != nil {
-			return p.syntax(err)
-		}
-		s, err := p.unquote(raw)
-		if err != nil {
-			return err
-		}
-		p.doc.nodes[at].text = s
-		return nil
-	case '0':
-		raw, err := p.dec.ReadValue()
-		if err != nil {
-			return p.syntax(err)
-		}
-		return p.number(at, raw)
-	default: // literals, or an error that ReadValue names
-		if _, err := p.dec.ReadValue(); err != nil {
-			return p.syntax(err)
-		}
-		return nil
-	}
-}
-
-func (p *parser) unquote(raw []byte) (span, error) {
-	from := len(p.doc.text)
-	var err error
-	if p.doc.text, err = jsontext.AppendUnquote(p.doc.text, raw); err != nil {
-		return span{}, p.syntax(err)
-	}
-	return span{from, len(p.doc.text)}, nil
-}
-
-func (p *parser) container(at, depth int) error {
-	object := p.doc.nodes[at].kind == '{'
-	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
-	}
-	outer := p.parent
-	p.parent = at
-	base := len(p.stack)
-	for i := 0; ; i++ {
-		k := p.dec.PeekKind()
-		if k == '}' || k == ']' {
-			break
-		}
-		if i >= p.lim.width {
-			return p.fail("an object or array has more than " + strconv.Itoa(p.lim.width) + " entries")
-		}
-		var name span
-		if object {
-			raw, err := p.dec.ReadValue()
-			if err != nil {
-				return p.syntax(err)
-			}
-			if name, err = p.unquote(raw); err != nil {
-				return err
-			}
-		}
-		p.stack = append(p.stack, len(p.doc.nodes))
-		if err := p.value(name, i, depth+1); err != nil {
-			return err
-		}
-	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return p.syntax(err)
-	}
-	p.parent = outer
-	from := len(p.doc.kids)
-	p.doc.kids = append(p.doc.kids, p.stack[base:]...)
-	p.stack = p.stack[:base]
-	p.doc.nodes[at].kids = span{from, len(p.doc.kids)}
-	if object {
-		slices.SortFunc(p.doc.kids[from:], func(a, b int) int { return compareUTF16(p.doc.nameOf(a), p.doc.nameOf(b)) })
-	}
-	return nil
-}
-
-// number checks a number against the rule and keeps its canonical form.
-func (p *parser) number(at int, raw []byte) error {
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || math.IsInf(f, 0) {
-		return p.failNode(at, "a number is too large for a double")
-	}
-	from := len(p.doc.text)
-	p.doc.text = appendNumber(p.doc.text, f)
-	p.doc.nodes[at].text = span{from, len(p.doc.text)}
-	if p.rule == numbersExact {
-		if f == 0 && raw[0] == '-' {
-			return p.failNode(at, "minus zero is not accepted")
-		}
-		if !sameDecimal(raw, p.doc.text[from:]) {
-			return p.failNode(at, "a number has more digits than a double can hold; send it as a string")
-		}
-	}
-	return nil
-}
-
-// syntax turns the tokenizer's error into ours: its text may repeat the input, so only its place is kept.
-func (p *parser) syntax(cause error) error {
-	msg := "this is not strict JSON"
-	if se, ok := cause.(*jsontext.SyntacticError); ok {
-		if se.Err == jsontext.ErrDuplicateName {
-			msg = "an object has the same member name twice"
-		}
-		return &Error{Code: CodeInvalidInput, Path: escapePath(string(se.JSONPointer)), Msg: msg, Err: cause}
-	}
-	return &Error{Code: CodeInvalidInput, Msg: msg, Err: cause}
-}
-
-func (p *parser) fail(msg string) error {
-	return failAt(CodeInvalidInput, escapePath(string(p.dec.StackPointer())), msg)
-}
-
-func (p *parser) failNode(at int, msg string) error {
-	return failAt(CodeInvalidInput, p.doc.pointer(at), msg)
-}
-
-func (d *document) str(s span) string { return string(d.text[s.from:s.to]) }
-
-func (d *document) nameOf(n int) []byte {
-	s := d.nodes[n].name
-	return d.text[s.from:s.to]
-}
-
-func (d *document) children(n int) []int {
-	k := d.nodes[n].kids
-	return d.kids[k.from:k.to]
-}
-
-// pointer returns the RFC 6901 pointer to node n, escaped for printing.
-func (d *document) pointer(n int) string {
-	var parts []string
-	for d.nodes[n].parent >= 0 {
-		parent := d.nodes[n].parent
-		if d.nodes[parent].kind == '{' {
-			parts = append(parts, strings.NewReplacer("~", "~0", "/", "~1").Replace(string(d.nameOf(n))))
+		end := skipString(c.in, i)
+		if raw := c.in[i:end]; isPlain(raw) {
+			c.out = append(c.out, raw...)
 		} else {
-			parts = append(parts, strconv.Itoa(d.nodes[n].index))
+			c.scratch = unquote(c.scratch[:0], raw)
+			c.out = appendString(c.out, c.scratch)
 		}
-		n = parent
+		return end, nil
+	case 't', 'f', 'n':
+		end := skipScalar(c.in, i)
+		c.out = append(c.out, c.in[i:end]...)
+		return end, nil
+	default:
+		end := skipScalar(c.in, i)
+		var err *Error
+		c.out, err = c.rule.append(c.out, c.in[i:end])
+		return end, err
 	}
-	var b strings.Builder
-	for _, p := range slices.Backward(parts) {
-		b.WriteByte('/')
-		b.WriteString(p)
-	}
-	return escapePath(b.String())
 }
 
-// canonical writes the whole document once and returns it; raw then names every node's piece of it.
-func (d *document) canonical() []byte {
-	if d.canon == nil {
-		d.canon = make([]byte, 0, len(d.text)+4*len(d.nodes)+2)
-		d.write(0)
+func (c *canonicalizer) tooWide() *Error {
+	return fail(CodeInvalidInput, "an object or array has more than "+strconv.Itoa(c.lim.width)+" entries")
+}
+
+func (c *canonicalizer) array(i, depth int) (int, *Error) {
+	c.out = append(c.out, '[')
+	i = skipSpace(c.in, i+1)
+	for k := 0; c.in[i] != ']'; k++ {
+		if k >= c.lim.width {
+			return 0, c.tooWide()
+		}
+		if k > 0 {
+			c.out = append(c.out, ',')
+			i = skipSpace(c.in, i+1)
+		}
+		end, err := c.value(i, depth+1)
+		if err != nil {
+			return 0, err.under(strconv.Itoa(k))
+		}
+		i = skipSpace(c.in, end)
 	}
-	return d.canon
+	c.out = append(c.out, ']')
+	return i + 1, nil
 }
 
-// raw returns the canonical bytes of node n. canonical must have run.
-func (d *document) raw(n int) []byte {
-	s := d.nodes[n].canon
-	return d.canon[s.from:s.to:s.to]
+func (c *canonicalizer) object(i, depth int) (int, *Error) {
+	c.out = append(c.out, '{')
+	first, names, start, sorted := len(c.members), len(c.names), len(c.out), true
+	i = skipSpace(c.in, i+1)
+	for k := first; c.in[i] != '}'; k++ {
+		if k-first >= c.lim.width {
+			return 0, c.tooWide()
+		}
+		if k > first {
+			c.out = append(c.out, ',')
+			i = skipSpace(c.in, i+1)
+		}
+		i = c.name(i)
+		sorted = sorted && (k == first || c.compare(c.members[k-1], c.members[k]) < 0)
+		end, err := c.value(i, depth+1)
+		if err != nil {
+			return 0, err.under(string(c.nameOf(c.members[k])))
+		}
+		c.members[k].to = place(len(c.out))
+		i = skipSpace(c.in, end)
+	}
+	if !sorted {
+		if err := c.sort(c.members[first:], start); err != nil {
+			return 0, err
+		}
+	}
+	c.out = append(c.out, '}')
+	c.members, c.names = c.members[:first], c.names[:names]
+	return i + 1, nil
 }
 
-func (d *document) write(n int) {
-	from := len(d.canon)
-	nd := &d.nodes[n]
-	switch nd.kind {
-	case '{', '[':
-		d.canon = append(d.canon, byte(nd.kind))
-		for i, k := range d.children(n) {
-			if i > 0 {
-				d.canon = append(d.canon, ',')
+// name begins a new member with the name at in[i], writes the name and the colon, and returns where the value begins.
+func (c *canonicalizer) name(i int) int {
+	from, at := len(c.names), len(c.out)
+	end := skipString(c.in, i)
+	if raw := c.in[i:end]; isPlain(raw) {
+		c.names = append(c.names, raw[1:len(raw)-1]...)
+		c.out = append(c.out, raw...)
+	} else {
+		c.names = unquote(c.names, raw)
+		c.out = appendString(c.out, c.names[from:])
+	}
+	c.out = append(c.out, ':')
+	c.members = append(c.members, member{
+		order: orderOf(c.names[from:]), name: span{place(from), place(len(c.names))}, from: place(at), to: 0,
+	})
+	return skipSpace(c.in, skipSpace(c.in, end)+1)
+}
+
+// sort puts the members of the object that is being written, from out[start] on, into canonical order.
+func (c *canonicalizer) sort(ms []member, start int) *Error {
+	slices.SortFunc(ms, c.compare)
+	c.scratch = c.scratch[:0]
+	for k, m := range ms {
+		if k > 0 {
+			if c.compare(ms[k-1], m) == 0 {
+				return fail(CodeInvalidInput, "an object has the same member name twice").under(string(c.nameOf(m)))
 			}
-			if nd.kind == '{' {
-				d.canon = appendString(d.canon, d.nameOf(k))
-				d.canon = append(d.canon, ':')
-			}
-			d.write(k)
+			c.scratch = append(c.scratch, ',')
 		}
-		d.canon = append(d.canon, byte(nd.kind)+2) // '}' and ']' follow their openers by two
-	case '"':
-		d.canon = appendString(d.canon, d.text[nd.text.from:nd.text.to])
-	case '0':
-		d.canon = append(d.canon, d.text[nd.text.from:nd.text.to]...)
-	case 'n':
-		d.canon = append(d.canon, "null"...)
-	case 't':
-		d.canon = append(d.canon, "true"...)
-	case 'f':
-		d.canon = append(d.canon, "false"...)
+		c.scratch = append(c.scratch, c.out[m.from:m.to]...)
 	}
-	nd.canon = span{from, len(d.canon)}
+	copy(c.out[start:], c.scratch)
+	return nil
 }
 
-// measure returns how many values the subtree at n holds and how deep it goes below n. A node's descendants follow it in
-// one run.
-func (d *document) measure(n int) (nodes, depth int) {
-	nodes = 1
-	for i := n + 1; i < len(d.nodes) && d.nodes[i].depth > d.nodes[n].depth; i++ {
-		nodes++
-		depth = max(depth, d.nodes[i].depth-d.nodes[n].depth)
-	}
-	return nodes, depth
-}
+func (c *canonicalizer) nameOf(m member) []byte { return c.names[m.name.from:m.name.to] }
 
-// appendString appends the RFC 8785 form of a string (section 3.2.2.2). The content is valid UTF-8: the parser and the
-// typed writers admit nothing else.
-func appendString[S ~[]byte | ~string](dst []byte, s S) []byte {
-	dst, err := jsontext.AppendQuote(dst, s)
-	if err != nil {
-		panic("counterfoil: invalid UTF-8 reached the canonical writer")
+func (c *canonicalizer) compare(a, b member) int {
+	switch {
+	case a.order < b.order:
+		return -1
+	case a.order > b.order:
+		return 1
 	}
-	return dst
-}
-
-// compareUTF16 orders two UTF-8 texts by their UTF-16 code units, as RFC 8785 section 3.2.3 asks.
-func compareUTF16[S ~[]byte | ~string](a, b S) int {
-	n := min(len(a), len(b))
-	i := 0
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	if i == n {
-		return len(a) - len(b)
-	}
-	for i > 0 && !utf8.RuneStart(a[i]) || i > 0 && !utf8.RuneStart(b[i]) {
-		i--
-	}
-	ra, _ := utf8.DecodeRuneInString(string(a[i:min(len(a), i+utf8.UTFMax)]))
-	rb, _ := utf8.DecodeRuneInString(string(b[i:min(len(b), i+utf8.UTFMax)]))
-	// Beyond the BMP a character begins with a surrogate, which sorts before U+E000 and above.
-	if (ra > 0xFFFF) != (rb > 0xFFFF) {
-		return int(firstUnit(ra)) - int(firstUnit(rb))
-	}
-	return int(ra) - int(rb)
-}
-
-func firstUnit(r rune) rune {
-	if r > 0xFFFF {
-		return 0xD800 + (r-0x10000)>>10
-	}
-	return r
-}
-
-// appendNumber appends a finite double as ECMA-262 prints it (Number::toString, base 10), which is RFC 8785's form.
-func appendNumber(dst []byte, f float64) []byte {
-	if f == 0 {
-		return append(dst, '0')
-	}
-	if a := math.Abs(f); a >= 1e-6 && a < 1e21 {
-		return strconv.AppendFloat(dst, f, 'f', -1, 64)
-	}
-	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
-	// strconv writes at least two exponent digits, ECMA-262 no leading zero.
-	if n := len(dst); dst[n-2] == '0' && (dst[n-3] == '-' || dst[n-3] == '+') {
-		dst[n-2] = dst[n-1]
-		dst = dst[:n-1]
-	}
-	return dst
-}
-
-// sameDecimal reports whether two JSON numbers are the same decimal value, without arithmetic that could round.
-func sameDecimal(a, b []byte) bool {
-	da, ea, okA := decimal(a)
-	db, eb, okB := decimal(b)
-	return okA && okB && string(da) == string(db) && (len(da) == 0 || ea == eb) && (len(da) == 0 || (a[0] == '-') == (b[0] == '-'))
-}
-
-// decimal splits a JSON number into its significant digits, without zeros at either end, and the power of ten of the
-// last of them. ok is false for an exponent that no double could need.
-func decimal(n []byte) (digits []byte, exp int, ok bool) {
-	mantissa := n
-	if i := bytes.IndexAny(n, "eE"); i >= 0 {
-		mantissa = n[:i]
-		e, err := strconv.Atoi(strings.TrimPrefix(string(n[i+1:]), "+"))
-		if err != nil || e > 1<<30 || e < -(1<<30) {
-			return nil, 0, false
-		}
-		exp = e
-	}
-	digits = make([]byte, 0, len(mantissa))
-	for i, c := range mantissa {
-		switch {
-		case c == '.':
-			exp -= len(mantissa) - i - 1
-		case c != '-':
-			digits = append(digits, c)
-		}
-	}
-	digits = bytes.TrimLeft(digits, "0")
-	for len(digits) > 0 && digits[len(digits)-1] == '0' {
-		digits = digits[:len(digits)-1]
-		exp++
-	}
-	return digits, exp, true
+	return compareUTF16(c.nameOf(a), c.nameOf(b))
 }

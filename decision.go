@@ -38,20 +38,24 @@ type DecisionParams struct {
 
 // Decide signs a decision with an approver's key.
 func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time) (*Decision, error) {
-	if signer == nil {
-		return nil, fail(CodeInvalidInput, "there is no signer")
-	}
 	at, err := instant(now)
 	if err != nil {
 		return nil, err
 	}
-	d := &Decision{tenant: p.Tenant, audience: p.Audience, verb: p.Verb, subject: p.Subject, reason: p.Reason, at: at, approver: signer.Public().Owner}
-	payload := d.encode()
-	env, err := seal(ctx, typeDecision, payload, RoleApprover, signer)
+	key, err := publicOf(signer)
 	if err != nil {
 		return nil, err
 	}
-	return ParseDecision(env.canon) // the parser is the one judge of what a decision may say
+	said := &Decision{tenant: p.Tenant, audience: p.Audience, verb: p.Verb, subject: p.Subject, reason: p.Reason, at: at, approver: key.Owner}
+	payload := said.encode()
+	d, err := decisionIn(payload) // the parser is the one judge of what a decision may say
+	if err != nil {
+		return nil, err
+	}
+	if d.env, err = seal(ctx, typeDecision, payload, RoleApprover, signer); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *Decision) encode() []byte {
@@ -76,7 +80,16 @@ func ParseDecision(b []byte) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := env.payloadReader()
+	d, err := decisionIn(env.payload)
+	if err != nil {
+		return nil, err
+	}
+	d.env = env
+	return d, nil
+}
+
+func decisionIn(payload []byte) (*Decision, error) {
+	r, err := newSignedReader(payload, documentLimits())
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +97,10 @@ func ParseDecision(b []byte) (*Decision, error) {
 	r.members(0, m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
 	d := &Decision{
 		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
-		tenant: r.identity(m[6]), verb: Verb(r.text(m[7])), env: env,
+		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify),
 	}
 	r.literal(m[3], kindDecision)
 	r.literal(m[8], version)
-	if r.err == nil && !slices.Contains([]Verb{VerbDeny, VerbClassify}, d.verb) {
-		r.fail(m[7], "this verb is not known")
-	}
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -99,7 +109,7 @@ func ParseDecision(b []byte) (*Decision, error) {
 
 // Verify checks that an approver's key of the ring signed this verb on this subject for this tenant and audience.
 func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
-	if d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject {
+	if d.env == nil || d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject {
 		return fail(CodeIntegrityFailed, "the decision is about something else")
 	}
 	s, err := d.env.single()

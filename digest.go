@@ -17,58 +17,66 @@ const digestPrefix = "sha256:"
 type domain string
 
 const (
-	domainPlan         domain = "plan"
-	domainPolicy       domain = "policy"
-	domainBindings     domain = "bindings"
-	domainParameters   domain = "parameters"
-	domainInput        domain = "input"
-	domainDryRun       domain = "dry-run"
-	domainApproval     domain = "approval"
-	domainUse          domain = "use"
-	domainResult       domain = "result"
-	domainReceipt      domain = "receipt"
-	domainEvent        domain = "event"
-	domainToolDef      domain = "tool-definition"
-	domainArguments    domain = "arguments"
-	domainUpstream     domain = "upstream"
-	domainDecision     domain = "decision"
-	domainSeparatorEnd        = "\n"
+	domainPlan       domain = "plan"
+	domainPolicy     domain = "policy"
+	domainBindings   domain = "bindings"
+	domainParameters domain = "parameters"
+	domainInput      domain = "input"
+	domainDryRun     domain = "dry-run"
+	domainApproval   domain = "approval"
+	domainUse        domain = "use"
+	domainResult     domain = "result"
+	domainReceipt    domain = "receipt"
+	domainEvent      domain = "event"
+	domainToolDef    domain = "tool-definition"
+	domainArguments  domain = "arguments"
+	domainUpstream   domain = "upstream"
 )
 
 // digest is the only maker of a Digest from content.
 func digest(d domain, canonical []byte) Digest {
+	head := make([]byte, 0, 64)
+	head = append(head, "counterfoil/v1/"...)
+	head = append(head, d...)
+	head = append(head, '\n')
 	h := sha256.New()
-	h.Write([]byte("counterfoil/v1/" + string(d) + domainSeparatorEnd))
+	h.Write(head)
 	h.Write(canonical)
 	var out Digest
 	h.Sum(out[:0])
 	return out
 }
 
-// ParseDigest reads the one text form of a digest: "sha256:" and 64 lower-case hex digits.
+const badDigest = `a digest is "sha256:" and 64 lower-case hex digits, not all of them zero`
+
+// ParseDigest reads the one text form of a digest: "sha256:" and 64 lower-case hex digits. The zero Digest has none.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	if !parseDigest(&d, s) {
-		return Digest{}, fail(CodeInvalidInput, `a digest is "sha256:" and 64 lower-case hex digits`)
+	if !parseDigest(&d, []byte(s)) {
+		return Digest{}, fail(CodeInvalidInput, badDigest)
 	}
 	return d, nil
 }
 
-func parseDigest(d *Digest, s string) bool {
-	if len(s) != len(digestPrefix)+2*len(d) || s[:len(digestPrefix)] != digestPrefix {
+func parseDigest(d *Digest, s []byte) bool {
+	if len(s) != len(digestPrefix)+2*len(d) || string(s[:len(digestPrefix)]) != digestPrefix {
 		return false
 	}
-	for i := len(digestPrefix); i < len(s); i++ {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+	for _, c := range s[len(digestPrefix):] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
 	}
-	_, err := hex.Decode(d[:], []byte(s[len(digestPrefix):]))
-	return err == nil
+	_, err := hex.Decode(d[:], s[len(digestPrefix):])
+	return err == nil && !d.IsZero()
 }
 
 // String returns the text form that ParseDigest reads.
-func (d Digest) String() string { return digestPrefix + hex.EncodeToString(d[:]) }
+func (d Digest) String() string { return string(d.append(make([]byte, 0, 2*len(d)+len(digestPrefix)))) }
+
+func (d Digest) append(dst []byte) []byte {
+	return hex.AppendEncode(append(dst, digestPrefix...), d[:])
+}
 
 // IsZero reports whether d is the zero Digest, which no content has.
 func (d Digest) IsZero() bool { return d == Digest{} }

@@ -14,14 +14,13 @@ type DryRun struct {
 	plan      *Plan
 	policy    *Policy
 	evaluated time.Time
-	bindings  Digest
 	canon     []byte
 	digest    Digest
 }
 
 // DryRun checks the plan against a policy at now and records what the plan would do. It runs nothing.
 func (p *Plan) DryRun(policy *Policy, now time.Time) (*DryRun, error) {
-	if p == nil || policy == nil {
+	if p == nil || p.canon == nil || policy == nil || policy.canon == nil {
 		return nil, fail(CodeInvalidInput, "a dry run needs a plan and a policy")
 	}
 	at, err := instant(now)
@@ -31,16 +30,19 @@ func (p *Plan) DryRun(policy *Policy, now time.Time) (*DryRun, error) {
 	if err := policy.evaluate(p, at); err != nil {
 		return nil, err
 	}
-	d := &DryRun{plan: p, policy: policy, evaluated: at, bindings: digest(domainBindings, p.bindings)}
+	d := &DryRun{plan: p, policy: policy, evaluated: at}
 	d.canon = d.encode()
 	d.digest = digest(domainDryRun, d.canon)
 	return d, nil
 }
 
+// made reports whether Plan.DryRun or ParseDryRun made d.
+func (d *DryRun) made() bool { return d != nil && d.canon != nil }
+
 func (d *DryRun) encode() []byte {
 	w := &writer{b: make([]byte, 0, len(d.plan.canon)+640)}
 	w.open('{')
-	w.digest("bindingsDigest", d.bindings)
+	w.digest("bindingsDigest", d.plan.bindings)
 	w.name("effectBudget")
 	d.encodeBudget(w)
 	w.time("evaluatedAt", d.evaluated)
@@ -82,18 +84,15 @@ func (d *DryRun) encodeBudget(w *writer) {
 // ParseDryRun reads a recorded dry run and rebuilds it from its own plan under the policy. A record that differs in one
 // byte from what is rebuilt is refused with CodeIntegrityFailed: nothing in it is believed.
 func ParseDryRun(b []byte, policy *Policy) (*DryRun, error) {
-	if policy == nil {
-		return nil, fail(CodeInvalidInput, "there is no policy")
-	}
 	lim := documentLimits()
 	lim.bytes += 64 << 10 // a dry run holds a whole plan and a little more
 	lim.nodes += 32
 	lim.depth++
-	doc, err := parseDocument(b, lim, numbersExact)
+	r, err := newReader(b, lim)
 	if err != nil {
 		return nil, err
 	}
-	return readDryRun(&reader{doc: doc}, 0, policy)
+	return readDryRun(r, 0, policy)
 }
 
 func readDryRun(r *reader, n int, policy *Policy) (*DryRun, error) {
@@ -113,7 +112,7 @@ func readDryRun(r *reader, n int, policy *Policy) (*DryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(d.canon, r.doc.raw(n)) {
+	if !bytes.Equal(d.canon, r.raw(n)) {
 		return nil, fail(CodeIntegrityFailed, "the dry run is not what its plan and policy give")
 	}
 	return d, nil

@@ -1,11 +1,11 @@
 package counterfoil
 
 import (
-	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/base64"
+	"fmt"
 	"strconv"
-	"strings"
 )
 
 // A payloadType names what an envelope holds; it is part of what is signed.
@@ -57,17 +57,51 @@ func seal(ctx context.Context, t payloadType, payload []byte, role Role, s Signe
 	if s == nil {
 		return nil, fail(CodeInvalidInput, "there is no signer")
 	}
-	e := &envelope{typ: t, payload: payload}
-	sig, err := s.Sign(ctx, e.message(role))
-	if err != nil {
-		if CodeOf(err) == CodeInternal {
-			return nil, failWith(CodeUnavailable, "the signer failed", err)
-		}
-		return nil, err
+	if err := context.Cause(ctx); err != nil {
+		return nil, failWith(CodeAborted, "cancelled before it was signed", err)
 	}
-	e.signatures = []signature{{key: s.Public().ID, sig: sig}}
+	e := &envelope{typ: t, payload: payload}
+	var sig []byte
+	var id KeyID
+	err := guarded(func() (err error) {
+		id = s.Public().ID
+		sig, err = s.Sign(ctx, e.message(role))
+		return err
+	})
+	switch {
+	case context.Cause(ctx) != nil:
+		return nil, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
+	case err == nil && len(sig) != ed25519.SignatureSize:
+		return nil, fail(CodeUnavailable, "the signer did not sign")
+	case err != nil && CodeOf(err) == CodeInternal:
+		return nil, failWith(CodeUnavailable, "the signer failed", err)
+	case err != nil:
+		return nil, failWith(CodeOf(err), "the signer refused", err)
+	}
+	e.signatures = []signature{{key: id, sig: sig}}
 	e.canon = e.encode()
 	return e, nil
+}
+
+// guarded calls into the host. A panic there becomes an error: it must not skip what has to follow.
+func guarded(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = failWith(CodeInternal, "the host's code panicked", fmt.Errorf("panic: %v", p))
+		}
+	}()
+	return call()
+}
+
+// publicOf asks a signer for its key.
+func publicOf(s Signer) (k PublicKey, err error) {
+	if s == nil {
+		return k, fail(CodeInvalidInput, "there is no signer")
+	}
+	if err = guarded(func() error { k = s.Public(); return nil }); err != nil {
+		return k, failWith(CodeUnavailable, "the signer failed", err)
+	}
+	return k, nil
 }
 
 func (e *envelope) encode() []byte {
@@ -88,25 +122,25 @@ func (e *envelope) encode() []byte {
 	return w.b
 }
 
-// parseEnvelope reads an envelope of type t. It refuses every spelling but the canonical one, so that a changed byte
-// anywhere is either a changed signature, a changed payload or a refusal.
+// parseEnvelope reads an envelope of type t.
 func parseEnvelope(b []byte, t payloadType) (*envelope, error) {
-	d, err := parseDocument(b, limits{bytes: 4 * maxDocumentBytes, nodes: 256, depth: 4, width: maxSignatures}, numbersExact)
+	r, err := newSignedReader(b, limits{bytes: 4 * maxDocumentBytes, nodes: 256, depth: 4, width: maxSignatures})
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(d.canonical(), b) {
-		return nil, fail(CodeInvalidInput, "a signed document must be in canonical form")
-	}
-	r := &reader{doc: d}
+	return readEnvelope(r, 0, t)
+}
+
+// readEnvelope reads the envelope at value n. It refuses every spelling but the canonical one, so that a changed byte
+// anywhere is either a changed signature, a changed payload or a refusal.
+func readEnvelope(r *reader, n int, t payloadType) (*envelope, error) {
 	var m [3]int
-	r.members(0, m[:], "payload", "payloadType", "signatures")
-	e := &envelope{typ: t, canon: d.canon}
-	e.payload = r.base64(m[0])
+	r.members(n, m[:], "payload", "payloadType", "signatures")
+	e := &envelope{typ: t, payload: r.base64(m[0])}
 	r.literal(m[1], string(t))
-	for _, n := range r.elements(m[2], maxSignatures) {
+	for _, k := range r.elements(m[2], maxSignatures) {
 		var s [2]int
-		r.members(n, s[:], "keyid", "sig")
+		r.members(k, s[:], "keyid", "sig")
 		e.signatures = append(e.signatures, signature{key: KeyID(r.identity(s[0])), sig: r.base64(s[1])})
 	}
 	if r.err == nil && len(e.signatures) == 0 {
@@ -115,33 +149,13 @@ func parseEnvelope(b []byte, t payloadType) (*envelope, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	e.canon = r.raw(n)
 	return e, nil
-}
-
-// base64 reads standard base64 of one spelling: padded, no stray bits, no line breaks (which the decoder would skip).
-func (r *reader) base64(n int) []byte {
-	if !r.is(n, '"', "a string") {
-		return nil
-	}
-	s := r.doc.str(r.doc.nodes[n].text)
-	b, err := base64.StdEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) == 0 || strings.ContainsAny(s, "\r\n") {
-		r.fail(n, "this must be standard base64")
-		return nil
-	}
-	return b
 }
 
 // payloadReader parses the payload, which must be canonical.
 func (e *envelope) payloadReader() (*reader, error) {
-	d, err := parseDocument(e.payload, documentLimits(), numbersExact)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(d.canonical(), e.payload) {
-		return nil, fail(CodeInvalidInput, "a signed document must be in canonical form")
-	}
-	return &reader{doc: d, signed: true}, nil
+	return newSignedReader(e.payload, documentLimits())
 }
 
 // single returns the one signature of a document that has exactly one signer.

@@ -96,6 +96,20 @@ func failWith(code Code, msg string, cause error) *Error {
 	return &Error{Code: code, Msg: msg, Err: cause}
 }
 
+// under moves a fault one step down: it was found in the member or element that segment names.
+func (e *Error) under(segment string) *Error {
+	e.Path = pathSegment(segment) + e.Path
+	return e
+}
+
+// pathSegment returns one step of an RFC 6901 pointer.
+func pathSegment(s string) string {
+	if len(s) > maxPath {
+		s = s[:maxPath]
+	}
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
+}
+
 // maxPath bounds Error.Path: a hostile member name must not travel whole into logs.
 const maxPath = 256
 

@@ -4,7 +4,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,12 +30,26 @@ const (
 	PhaseLate       Phase = "late-outcome" // an outcome that came after recovery had issued the receipt
 )
 
+func phases() []Phase {
+	return []Phase{
+		PhaseRefused, PhaseRequested, PhaseApproved, PhaseDenied, PhaseLapsed, PhaseClassified, PhaseStarted, PhaseCompleted, PhaseLate,
+	}
+}
+
 // Pseudonyms replaces names in the audit log by keyed digests: equal names are equal there, and nobody without the key
 // can guess them (INV-9). One key per tenant.
 type Pseudonyms struct {
 	id  string
 	key []byte
 }
+
+func (p *Pseudonyms) made() bool { return p != nil && len(p.key) > 0 }
+
+// Format says "redacted" for every verb: the key must not reach a log.
+func (p Pseudonyms) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
+
+// LogValue says "redacted".
+func (p Pseudonyms) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // NewPseudonyms makes pseudonyms under a key of at least 32 random bytes, which events name by id.
 func NewPseudonyms(id string, key []byte) (*Pseudonyms, error) {
@@ -89,9 +107,9 @@ type Event struct {
 	p     EventParams
 }
 
-// NewEvent makes an event.
+// NewEvent makes an event. It admits names only where pseudonyms stand for them, and closed sets of words elsewhere.
 func NewEvent(phase Phase, names *Pseudonyms, p EventParams) (Event, error) {
-	if names == nil {
+	if !names.made() {
 		return Event{}, fail(CodeInvalidInput, "an event needs pseudonyms")
 	}
 	for _, s := range []string{p.Tenant, p.Audience, p.ExecutionID} {
@@ -99,12 +117,24 @@ func NewEvent(phase Phase, names *Pseudonyms, p EventParams) (Event, error) {
 			return Event{}, err
 		}
 	}
-	if p.Code != "" {
-		if err := CheckIdentity(p.Code); err != nil {
-			return Event{}, err
-		}
+	switch {
+	case !slices.Contains(phases(), phase):
+		return Event{}, fail(CodeInvalidInput, "the event's phase is not known")
+	case p.Effect != "" && !slices.Contains(Effects(), p.Effect):
+		return Event{}, fail(CodeInvalidInput, "the event's effect is not known")
+	case p.Outcome != "" && !slices.Contains(outcomes(), p.Outcome):
+		return Event{}, fail(CodeInvalidInput, "the event's outcome is not known")
+	case !isCode(p.Code):
+		return Event{}, fail(CodeInvalidInput, "an event's code is at most 128 of the characters a-z, 0-9, -, _ and /")
+	case min(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) < 0:
+		return Event{}, fail(CodeInvalidInput, "the event's counts are not counts")
 	}
 	return Event{phase: phase, names: names, p: p}, nil
+}
+
+// isCode keeps free text out of the log.
+func isCode(s string) bool {
+	return len(s) <= 128 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_/") == ""
 }
 
 // Phase returns what the event records.
@@ -123,8 +153,11 @@ func (e Event) WithUse(d Digest) Event {
 }
 
 // Seal returns the event's canonical bytes at its place in the tenant's log: the sequence counts from 1 without gaps, and
-// at never decreases.
+// at never decreases. The zero Event has none.
 func (e Event) Seal(sequence int64, at time.Time) []byte {
+	if !e.names.made() {
+		return nil
+	}
 	w := &writer{b: make([]byte, 0, 1536)}
 	w.open('{')
 	w.maybe("actor", e.names.Of("actor", e.p.Actor))
@@ -173,12 +206,13 @@ func (e Event) Seal(sequence int64, at time.Time) []byte {
 // EventDigest returns the digest of a sealed event's canonical bytes.
 func EventDigest(sealed []byte) Digest { return digest(domainEvent, sealed) }
 
-// stepEvent makes the events of an execution.
-func stepEvent(phase Phase, names *Pseudonyms, dry *DryRun, a *Approval, step *Step, executionID string) (Event, error) {
-	return NewEvent(phase, names, EventParams{
+// stepEvent makes the events of an execution. Everything in it comes from parsed documents.
+func stepEvent(phase Phase, names *Pseudonyms, dry *DryRun, a *Approval, stepID, executionID string) Event {
+	step := dry.plan.step(stepID)
+	return Event{phase: phase, names: names, p: EventParams{
 		Tenant: a.tenant, Audience: a.audience, ExecutionID: executionID, Actor: dry.plan.actor, Tool: step.Tool,
 		Source: step.Source.ID, Step: step.ID, Plan: dry.plan.id, Effect: step.Effect,
-		PlanDigest: dry.plan.digest, PolicyDigest: dry.policy.digest, BindingsDigest: dry.bindings,
+		PlanDigest: dry.plan.digest, PolicyDigest: dry.policy.digest, BindingsDigest: dry.plan.bindings,
 		ApprovalDigest: a.digest, InputDigest: step.InputDigest,
-	})
+	}}
 }

@@ -2,7 +2,9 @@ package counterfoil
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -12,10 +14,11 @@ type Ledger interface {
 	// Spend records the first use of u together with the started event, in one atomic durable commit. Exactly one call
 	// per use (approval digest and step) ever returns nil, over goroutines, processes and restarts, and by then the
 	// record is durable. A definite refusal carries its code: CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired,
-	// CodeNotYetValid, CodeClock, CodePolicyDenied or CodeUnavailable (nothing was recorded). Any other error means that
-	// the outcome of the commit is unknown: the caller must not execute.
+	// CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid or CodeUnavailable (nothing was recorded). Any
+	// other error means that the outcome of the commit is unknown: the caller must not execute.
 	Spend(ctx context.Context, u Use, started Event) (*Consumption, error)
-	// Settle records the receipt of a spent use together with the completed event, if the use has none yet.
+	// Settle records the receipt of a spent use together with the completed event, if the use has none yet. The same
+	// receipt again is no error; another receipt for a settled use is CodeAlreadyUsed, and is not recorded.
 	Settle(ctx context.Context, r *Receipt, completed Event) error
 }
 
@@ -42,7 +45,8 @@ type Claim struct {
 	auth        *Authorization
 	consumption *Consumption
 	names       *Pseudonyms
-	redeemed    atomic.Bool
+	entered     atomic.Bool // by Run
+	redeemed    atomic.Bool // by the executor, or made void by Run
 }
 
 // Work is what a redeemed claim entitles to.
@@ -82,33 +86,45 @@ func Spend(ctx context.Context, l Ledger, a *Authorization, p SpendParams) (*Cla
 	if err := CheckIdentity(p.ExecutionID); err != nil {
 		return nil, err
 	}
-	if p.Nonce == [16]byte{} {
-		return nil, fail(CodeInvalidInput, "the nonce is empty")
+	if p.Nonce == [16]byte{} || !p.Pseudonyms.made() {
+		return nil, fail(CodeInvalidInput, "spending needs a nonce and pseudonyms")
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, failWith(CodeAborted, "cancelled before the use was spent", err)
 	}
-	started, err := stepEvent(PhaseStarted, p.Pseudonyms, a.dry, a.approval, a.step, p.ExecutionID)
-	if err != nil {
-		return nil, err
-	}
+	started := stepEvent(PhaseStarted, p.Pseudonyms, a.dry, a.approval, a.step.ID, p.ExecutionID)
 	u := a.use(p.ExecutionID, p.Nonce)
-	c, err := l.Spend(ctx, u, started)
+	var c *Consumption
+	err := guarded(func() (err error) {
+		c, err = l.Spend(ctx, u, started)
+		return err
+	})
 	if err != nil {
 		return nil, spendError(err)
 	}
-	if c == nil || c.approval != u.Approval || c.step != u.Step || c.id != u.ExecutionID {
+	if c == nil || c.spends(a.approval) != nil || c.step != u.Step || c.id != u.ExecutionID || c.nonce != hex.EncodeToString(u.Nonce[:]) {
 		return nil, fail(CodeUnknownOutcome, "the ledger answered for another use")
 	}
 	return &Claim{auth: a, consumption: c, names: p.Pseudonyms}, nil
 }
 
+// spendError keeps a definite refusal's code and sentence; whatever else a ledger says is an unknown outcome.
 func spendError(err error) error {
-	switch CodeOf(err) {
-	case CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired, CodeNotYetValid, CodeClock, CodePolicyDenied, CodeUnavailable:
-		return err
-	default:
-		return failWith(CodeUnknownOutcome, "the ledger could not say whether the use is spent", err)
+	code, msg := CodeOf(err), "the ledger refused the use"
+	if e, ok := errors.AsType[*Error](err); ok {
+		msg = e.Msg
+	}
+	if !slices.Contains(definite(), code) {
+		code, msg = CodeUnknownOutcome, "the ledger could not say whether the use is spent"
+	}
+	return failWith(code, msg, err)
+}
+
+// definite returns the codes with which a Ledger says that it recorded nothing.
+func definite() []Code {
+	return []Code{
+		CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired, CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid,
+		CodeUnavailable,
 	}
 }
 
@@ -119,6 +135,7 @@ type Finished struct {
 	result  Result // empty unless it may be handed on
 	seen    Result // what was observed, for the receipt
 	err     error
+	receipt *Receipt // once issued: a second Settle records the same one (INV-5)
 }
 
 // Outcome returns how the execution ended.
@@ -131,54 +148,79 @@ func (f *Finished) Result() Result { return f.result }
 func (f *Finished) Err() error { return f.err }
 
 // Run enters the executor with the claim, once, and judges what comes back. It always returns a Finished that Settle
-// turns into a receipt, whatever the executor did (INV-5); the error is for a claim or an executor that is none.
+// turns into a receipt, whatever the executor did (INV-5); the error is for a claim or an executor that is none, and for a
+// claim that was run before.
 func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 	if c == nil || c.auth == nil || x == nil {
 		return nil, fail(CodeInvalidInput, "running needs a claim and an executor")
 	}
+	if !c.entered.CompareAndSwap(false, true) {
+		return nil, fail(CodeAlreadyUsed, "the claim was run before")
+	}
 	f := &Finished{claim: c, outcome: OutcomeCancelled}
-	if x.Tool() != c.auth.operation.tool || x.Effect() != c.auth.operation.effect {
-		f.err = fail(CodeExecutionFailed, "the executor is for another tool or effect")
-		return f, nil
-	}
-	if err := context.Cause(ctx); err != nil {
-		f.err = failWith(CodeAborted, "cancelled before the executor was entered", err)
-		return f, nil
-	}
 	res, err := enter(ctx, c, x)
 	switch {
-	case !c.redeemed.Load():
-		f.err = err // it never had the operation: nothing can have happened
+	case c.redeemed.CompareAndSwap(false, true):
+		// The executor never had the operation, and from here on nobody will: nothing can have happened.
+		if f.err = err; err == nil {
+			f.err = fail(CodeExecutionFailed, "the executor did not take the operation")
+		}
 	case err == nil:
 		f.judge(res)
 	case errors.Is(err, CodeExecutionFailed):
 		f.outcome, f.err = OutcomeFailed, err
 	default:
 		f.outcome, f.err = OutcomeIndeterminate, err
+		f.observe(res)
 	}
 	return f, nil
 }
 
-// enter calls the executor and turns a panic into an error: what it did before is unknown.
+// enter calls the executor. A panic in it becomes an error: what it did before is unknown.
 func enter(ctx context.Context, c *Claim, x Executor) (res Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			res, err = Result{}, fail(CodeUnknownOutcome, "the executor panicked")
+	if err := fits(x, c.auth.operation); err != nil {
+		return Result{}, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return Result{}, failWith(CodeAborted, "cancelled before the executor was entered", err)
+	}
+	err = guarded(func() (err error) {
+		res, err = x.Execute(ctx, c)
+		return err
+	})
+	return res, err
+}
+
+// fits checks that the executor is made for the operation.
+func fits(x Executor, o *Operation) error {
+	return guarded(func() error {
+		if x.Tool() != o.tool || x.Effect() != o.effect {
+			return fail(CodeInvalidInput, "the executor is for another tool or effect")
 		}
-	}()
-	return x.Execute(ctx, c)
+		return nil
+	})
+}
+
+// observe keeps what was seen of a result, for the receipt.
+func (f *Finished) observe(res Result) (counted bool) {
+	f.seen = res
+	if res.Rows < 0 || res.Rows > maxSafeInteger || res.Uncounted && res.Rows != 0 {
+		f.seen.Rows, f.seen.Uncounted = 0, true
+		return false
+	}
+	return true
 }
 
 // judge holds a result against the approved limits. What is over them is observed, and not handed on.
 func (f *Finished) judge(res Result) {
+	if res.Value == nil {
+		res.Value = []byte{} // an empty result is a result
+	}
 	limit := f.claim.auth.limit
-	f.seen = res
-	over := int64(len(res.Value)) > limit.Bytes || res.Rows > limit.Rows
 	switch {
-	case res.Rows < 0 || res.Rows > maxSafeInteger || res.Uncounted && res.Rows != 0:
-		f.seen.Rows, f.seen.Uncounted = 0, true
+	case !f.observe(res):
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the executor's row count is not a count")
-	case over:
+	case int64(len(res.Value)) > limit.Bytes || res.Rows > limit.Rows:
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the result is larger than what was approved")
 	case res.Failed:
 		f.outcome, f.result = OutcomeFailed, res
@@ -197,31 +239,31 @@ func (f *Finished) spoiled() Outcome {
 
 // Settle issues the receipt and records it with the completed event. A cancelled ctx does not stop it: an effect that
 // happened is recorded. An error with CodeReceiptFailed leaves the use started in the ledger, where recovery will find it;
-// the receipt is nil or not yet recorded.
+// the receipt is nil or not known to be recorded. Settling again records the same receipt.
 func Settle(ctx context.Context, l Ledger, f *Finished, signer Signer, now time.Time) (*Receipt, error) {
 	if l == nil || f == nil || f.claim == nil {
 		return nil, fail(CodeInvalidInput, "settling needs a ledger and a finished execution")
 	}
 	ctx = context.WithoutCancel(ctx)
 	a := f.claim.auth
-	r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: int64(len(f.seen.Value))}
-	if f.seen.Value != nil {
-		r.result = ResultDigest(f.seen.Value)
+	if f.receipt == nil {
+		r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: int64(len(f.seen.Value))}
+		if f.seen.Value != nil {
+			r.result = ResultDigest(f.seen.Value)
+		}
+		if f.outcome == OutcomeSucceeded {
+			r.rows, r.bytes = r.observedRows, r.seenBytes
+		}
+		if err := r.issue(ctx, a.dry, a.approval, f.claim.consumption, signer, now); err != nil {
+			return nil, failWith(CodeReceiptFailed, "the receipt could not be issued", err)
+		}
+		f.receipt = r
 	}
-	if f.outcome == OutcomeSucceeded {
-		r.rows, r.bytes = r.observedRows, r.seenBytes
+	completed := f.receipt.completedEvent(f.claim.names, a.dry, a.approval)
+	if err := guarded(func() error { return l.Settle(ctx, f.receipt, completed) }); err != nil {
+		return f.receipt, failWith(CodeReceiptFailed, "the receipt could not be recorded", err)
 	}
-	if err := r.issue(ctx, a.dry, a.approval, f.claim.consumption, signer, now); err != nil {
-		return nil, failWith(CodeReceiptFailed, "the receipt could not be issued", err)
-	}
-	e, err := r.completedEvent(f.claim.names, a.dry, a.approval)
-	if err != nil {
-		return nil, failWith(CodeReceiptFailed, "the completed event could not be made", err)
-	}
-	if err := l.Settle(ctx, r, e); err != nil {
-		return r, failWith(CodeReceiptFailed, "the receipt could not be recorded", err)
-	}
-	return r, nil
+	return f.receipt, nil
 }
 
 // An Execution is all that Execute needs.
@@ -244,15 +286,21 @@ type Execution struct {
 // Execute authorizes, spends, runs and settles. It returns the result and the receipt; an execution that did not succeed
 // returns its receipt with an error: CodeExecutionFailed, CodeAborted or CodeUnknownOutcome.
 func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
-	if x.Now == nil || x.Executor == nil || x.Operation == nil || x.Signer == nil {
+	if x.Now == nil || x.Executor == nil || x.Operation == nil {
 		return Result{}, nil, fail(CodeInvalidInput, "the execution is not complete")
 	}
-	if x.Executor.Tool() != x.Operation.tool || x.Executor.Effect() != x.Operation.effect {
-		return Result{}, nil, fail(CodeInvalidInput, "the executor is for another tool or effect")
+	if err := fits(x.Executor, x.Operation); err != nil {
+		return Result{}, nil, failWith(CodeInvalidInput, "the executor is for another tool or effect", err)
 	}
-	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, x.Now())
+	now := x.Now()
+	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, now)
 	if err != nil {
 		return Result{}, nil, err
+	}
+	// Without this a wrong key would come to light only after the effect.
+	key, err := publicOf(x.Signer)
+	if err != nil || key.Role != RoleReceipt || !key.validAt(x.Approval.tenant, now) {
+		return Result{}, nil, failWith(CodeSignatureInvalid, "there is no key that may sign the receipt", err)
 	}
 	c, err := Spend(ctx, x.Ledger, a, SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms})
 	if err != nil {
@@ -266,12 +314,14 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if err != nil {
 		return Result{}, r, err
 	}
-	switch f.outcome {
-	case OutcomeSucceeded:
+	switch {
+	case f.outcome == OutcomeSucceeded:
 		return f.result, r, nil
-	case OutcomeCancelled:
+	case f.outcome == OutcomeCancelled && CodeOf(f.err) == CodeAborted:
 		return Result{}, r, failWith(CodeAborted, "the executor was not entered", f.err)
-	case OutcomeFailed:
+	case f.outcome == OutcomeCancelled:
+		return Result{}, r, failWith(CodeExecutionFailed, "the executor did not take the operation", f.err)
+	case f.outcome == OutcomeFailed:
 		return f.result, r, failWith(CodeExecutionFailed, "the executor reported a failure", f.err)
 	default:
 		return Result{}, r, failWith(CodeUnknownOutcome, "nobody can say whether the effect happened", f.err)

@@ -23,9 +23,7 @@ const (
 	RoleReceipt  Role = "receipt"  // receipts
 )
 
-func validRole(r Role) bool {
-	return r == RoleApprover || r == RolePolicy || r == RoleLedger || r == RoleReceipt
-}
+func roles() []Role { return []Role{RoleApprover, RolePolicy, RoleLedger, RoleReceipt} }
 
 // A Custody says whose hand holds a private key.
 type Custody string
@@ -35,6 +33,8 @@ const (
 	CustodyHolder  Custody = "holder"  // the owner's own device or sealed file signs
 	CustodyGateway Custody = "gateway" // the gateway signs
 )
+
+func custodies() []Custody { return []Custody{CustodyHolder, CustodyGateway} }
 
 // A KeyID is the RFC 7638 thumbprint of a public key, base64url without padding.
 type KeyID string
@@ -52,7 +52,7 @@ type PublicKey struct {
 	key ed25519.PublicKey
 }
 
-// KeyParams is what NewPublicKey binds to a key.
+// KeyParams is what a key is bound to.
 type KeyParams struct {
 	Role      Role
 	Owner     string
@@ -67,14 +67,16 @@ func newPublicKey(raw ed25519.PublicKey, p KeyParams) (PublicKey, error) {
 	if len(raw) != ed25519.PublicKeySize {
 		return none, fail(CodeInvalidInput, "an Ed25519 public key has 32 bytes")
 	}
-	if !validRole(p.Role) {
+	if !slices.Contains(roles(), p.Role) {
 		return none, fail(CodeInvalidInput, "the key's role is not known")
 	}
-	if p.Custody != CustodyHolder && p.Custody != CustodyGateway {
+	if !slices.Contains(custodies(), p.Custody) {
 		return none, fail(CodeInvalidInput, "the key's custody is not known")
 	}
-	if len(p.Tenants) == 0 {
-		return none, fail(CodeInvalidInput, "a key acts for at least one tenant")
+	tenants := slices.Clone(p.Tenants)
+	slices.SortFunc(tenants, compareUTF16)
+	if len(tenants) == 0 || len(slices.Compact(tenants)) != len(p.Tenants) {
+		return none, fail(CodeInvalidInput, "a key acts for at least one tenant and names none twice")
 	}
 	for _, s := range append([]string{p.Owner}, p.Tenants...) {
 		if err := CheckIdentity(s); err != nil {
@@ -87,9 +89,8 @@ func newPublicKey(raw ed25519.PublicKey, p KeyParams) (PublicKey, error) {
 	}
 	k := PublicKey{
 		ID: thumbprint(raw), Role: p.Role, Owner: p.Owner, Custody: p.Custody,
-		Tenants: slices.Clone(p.Tenants), NotBefore: from, key: slices.Clone(raw),
+		Tenants: tenants, NotBefore: from, key: slices.Clone(raw),
 	}
-	slices.SortFunc(k.Tenants, compareUTF16)
 	if !p.NotAfter.IsZero() {
 		if k.NotAfter, err = instant(p.NotAfter); err != nil || !k.NotAfter.After(from) {
 			return none, fail(CodeInvalidInput, "a key ends after it begins")
@@ -110,11 +111,25 @@ func (k *PublicKey) validAt(tenant string, t time.Time) bool {
 	return slices.Contains(k.Tenants, tenant) && !t.Before(k.NotBefore) && (k.NotAfter.IsZero() || t.Before(k.NotAfter))
 }
 
-// A PrivateKey signs in one role. It can't be printed or compared: every text form of it says "redacted".
+// params returns what the key is bound to.
+func (k *PublicKey) params() KeyParams {
+	return KeyParams{
+		Role: k.Role, Owner: k.Owner, Custody: k.Custody, Tenants: k.Tenants, NotBefore: k.NotBefore, NotAfter: k.NotAfter,
+	}
+}
+
+// clone returns a copy that shares no memory.
+func (k *PublicKey) clone() PublicKey {
+	c := *k
+	c.Tenants = slices.Clone(k.Tenants)
+	return c
+}
+
+// A PrivateKey signs in one role. It can't be compared or printed: every text form of it says "redacted", and inside
+// another value there is only a function to be printed.
 type PrivateKey struct {
-	_      [0]func() // not comparable
 	public PublicKey
-	key    ed25519.PrivateKey
+	sign   func(message []byte) []byte
 }
 
 // NewPrivateKey makes a key from a 32-byte seed, which must come from a cryptographic random source.
@@ -123,41 +138,38 @@ func NewPrivateKey(seed []byte, p KeyParams) (*PrivateKey, error) {
 		return nil, fail(CodeInvalidInput, "a seed has 32 bytes")
 	}
 	key := ed25519.NewKeyFromSeed(seed)
-	public, ok := key.Public().(ed25519.PublicKey)
-	if !ok {
-		return nil, fail(CodeInternal, "the key has no public half")
-	}
-	k, err := newPublicKey(public, p)
+	// An Ed25519 private key is the seed and the public key (RFC 8032).
+	public, err := newPublicKey(ed25519.PublicKey(key[ed25519.SeedSize:]), p)
 	if err != nil {
 		return nil, err
 	}
-	return &PrivateKey{public: k, key: key}, nil
+	return &PrivateKey{public: public, sign: func(m []byte) []byte { return ed25519.Sign(key, m) }}, nil
 }
 
 // Public returns the public half.
-func (k *PrivateKey) Public() PublicKey { return k.public }
+func (k *PrivateKey) Public() PublicKey { return k.public.clone() }
 
 // Sign implements Signer.
 func (k *PrivateKey) Sign(_ context.Context, m Message) ([]byte, error) {
-	if m.role != k.public.Role {
+	if m.role == "" || m.role != k.public.Role {
 		return nil, fail(CodeSignatureInvalid, "this key does not sign documents of that kind")
 	}
-	return ed25519.Sign(k.key, m.pae), nil
+	return k.sign(m.pae), nil
 }
 
 const redacted = "redacted"
 
 // String says "redacted".
-func (k *PrivateKey) String() string { return redacted }
+func (k PrivateKey) String() string { return redacted }
 
 // GoString says "redacted".
-func (k *PrivateKey) GoString() string { return redacted }
+func (k PrivateKey) GoString() string { return redacted }
 
 // Format says "redacted" for every verb.
-func (k *PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
+func (k PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
 // LogValue says "redacted".
-func (k *PrivateKey) LogValue() slog.Value { return slog.StringValue(redacted) }
+func (k PrivateKey) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // A Signer makes signatures with a key that it keeps to itself. What it signs are messages that only this package
 // makes, so that it can't be used to sign anything else.
@@ -177,27 +189,42 @@ type Message struct {
 // A KeyRing holds the public keys that verification trusts. It never learns a key from what it verifies.
 type KeyRing struct{ keys map[KeyID]PublicKey }
 
-// NewKeyRing makes a ring of keys. Two keys with one id are refused.
+// NewKeyRing makes a ring of keys. Two keys with one id are refused, and so is a key that was changed after it was made.
 func NewKeyRing(keys ...PublicKey) (*KeyRing, error) {
 	r := &KeyRing{keys: make(map[KeyID]PublicKey, len(keys))}
-	for _, k := range keys {
-		if _, twice := r.keys[k.ID]; twice {
-			return nil, fail(CodeInvalidInput, "the ring has the same key twice")
+	for i := range keys {
+		k, err := newPublicKey(keys[i].key, keys[i].params())
+		if err != nil {
+			return nil, err
 		}
-		if len(k.key) != ed25519.PublicKeySize {
-			return nil, fail(CodeInvalidInput, "a key of the ring is empty")
+		if k.ID != keys[i].ID {
+			return nil, fail(CodeInvalidInput, badKeyID)
 		}
-		r.keys[k.ID] = k
+		if msg := r.add(k); msg != "" {
+			return nil, fail(CodeInvalidInput, msg)
+		}
 	}
 	return r, nil
+}
+
+const badKeyID = "the key's id is not its thumbprint"
+
+func (r *KeyRing) add(k PublicKey) (fault string) {
+	if _, twice := r.keys[k.ID]; twice {
+		return "the ring has the same key twice"
+	}
+	if len(r.keys) == maxRingKeys {
+		return "the ring has too many keys"
+	}
+	r.keys[k.ID] = k
+	return ""
 }
 
 // Keys returns the keys in the order of their ids.
 func (r *KeyRing) Keys() []PublicKey {
 	out := make([]PublicKey, 0, len(r.keys))
 	for _, k := range r.keys {
-		k.Tenants = slices.Clone(k.Tenants)
-		out = append(out, k)
+		out = append(out, k.clone())
 	}
 	slices.SortFunc(out, func(a, b PublicKey) int { return compareUTF16(a.ID, b.ID) })
 	return out
@@ -206,6 +233,18 @@ func (r *KeyRing) Keys() []PublicKey {
 // verify returns the key that made sig over m, if the ring has it in m's role. Whether the key may act for the tenant at
 // the instant in question is the caller's next question (PublicKey.validAt).
 func (r *KeyRing) verify(m Message, id KeyID, sig []byte) (*PublicKey, error) {
+	k, err := r.find(m, id, sig)
+	if err != nil {
+		return nil, err
+	}
+	if len(sig) != ed25519.SignatureSize || !ed25519.Verify(k.key, m.pae, sig) {
+		return nil, fail(CodeSignatureInvalid, "the signature does not fit")
+	}
+	return k, nil
+}
+
+// find returns the key of that id if the ring has it in m's role.
+func (r *KeyRing) find(m Message, id KeyID, _ []byte) (*PublicKey, error) {
 	if r == nil {
 		return nil, fail(CodeSignatureInvalid, "there is no key ring")
 	}
@@ -215,9 +254,6 @@ func (r *KeyRing) verify(m Message, id KeyID, sig []byte) (*PublicKey, error) {
 	}
 	if k.Role != m.role {
 		return nil, fail(CodeSignatureInvalid, "the key that signed this has another role")
-	}
-	if len(sig) != ed25519.SignatureSize || !ed25519.Verify(k.key, m.pae, sig) {
-		return nil, fail(CodeSignatureInvalid, "the signature does not fit")
 	}
 	return &k, nil
 }
@@ -257,11 +293,10 @@ const maxRingKeys = 1024
 
 // ParseKeyRing reads what KeyRing.JSON writes. Every key's id must be its thumbprint; private members are refused.
 func ParseKeyRing(b []byte) (*KeyRing, error) {
-	d, err := parseDocument(b, documentLimits(), numbersExact)
+	r, err := newReader(b, limits{bytes: 4 * maxDocumentBytes, nodes: 64 * maxRingKeys, depth: 4, width: maxRingKeys})
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{doc: d}
 	var m [1]int
 	r.members(0, m[:], "keys")
 	ring := &KeyRing{keys: map[KeyID]PublicKey{}}
@@ -270,10 +305,9 @@ func ParseKeyRing(b []byte) (*KeyRing, error) {
 		if r.err != nil {
 			break
 		}
-		if _, twice := ring.keys[k.ID]; twice {
-			r.fail(n, "the ring has the same key twice")
+		if msg := ring.add(k); msg != "" {
+			r.fail(n, msg)
 		}
-		ring.keys[k.ID] = k
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -289,8 +323,8 @@ func readKey(r *reader, n int) PublicKey {
 	r.literal(m[4], "OKP")
 	r.literal(m[10], "sig")
 	p := KeyParams{
-		Custody: Custody(r.text(m[2])), NotAfter: r.time(m[5]), NotBefore: r.time(m[6]), Owner: r.identity(m[7]),
-		Role: Role(r.text(m[8])), Tenants: r.list(m[9], 1, maxRingKeys),
+		Custody: oneOf(r, m[2], "custody", custodies()...), NotAfter: r.time(m[5]), NotBefore: r.time(m[6]),
+		Owner: r.identity(m[7]), Role: oneOf(r, m[8], "role", roles()...), Tenants: r.list(m[9], 1, maxRingKeys),
 	}
 	id := KeyID(r.text(m[3]))
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(r.text(m[11]))
@@ -307,7 +341,7 @@ func readKey(r *reader, n int) PublicKey {
 		return PublicKey{}
 	}
 	if k.ID != id {
-		r.fail(m[3], "the key's id is not its thumbprint")
+		r.fail(m[3], badKeyID)
 	}
 	return k
 }

@@ -1,6 +1,7 @@
 package counterfoil
 
 import (
+	"bytes"
 	"slices"
 	"time"
 )
@@ -60,13 +61,7 @@ func (e Effect) Class() Class {
 	}
 }
 
-func (r *reader) effect(n int) Effect {
-	e := Effect(r.text(n))
-	if r.err == nil && n >= 0 && !slices.Contains(Effects(), e) {
-		r.fail(n, "this effect is not known")
-	}
-	return e
-}
+func (r *reader) effect(n int) Effect { return oneOf(r, n, "effect", Effects()...) }
 
 // A DataMode says what kind of data a source gives.
 type DataMode string
@@ -79,13 +74,9 @@ const (
 	DataLive     DataMode = "live"
 )
 
-func (r *reader) dataMode(n int) DataMode {
-	m := DataMode(r.text(n))
-	if r.err == nil && n >= 0 && m != DataCached && m != DataOffline && m != DataReplayed && m != DataLive {
-		r.fail(n, "this data mode is not known")
-	}
-	return m
-}
+func (r *reader) dataMode(n int) DataMode { return oneOf(r, n, "data mode", dataModes()...) }
+
+func dataModes() []DataMode { return []DataMode{DataCached, DataOffline, DataReplayed, DataLive} }
 
 // A Source is what a step acts on. Its first five fields are its identity, which must not change between planning and
 // execution; ObservedAt and Attribution say when and by whom it was seen so, and may be newer.
@@ -125,21 +116,21 @@ type Plan struct {
 	tenant, audience, id, actor string
 	steps                       []Step
 	canon                       []byte
-	bindings                    []byte // the distinct source bindings, sorted by id, canonical
 	digest                      Digest
+	bindings                    Digest // of the distinct sources, sorted by id
 }
 
 // ParsePlan reads a plan. Every step's inputDigest must be the digest of what the step says; one source named twice must
 // be described alike. Citations must be empty.
 func ParsePlan(b []byte) (*Plan, error) {
-	d, err := parseDocument(b, documentLimits(), numbersExact)
+	r, err := newReader(b, documentLimits())
 	if err != nil {
 		return nil, err
 	}
-	return readPlan(&reader{doc: d}, 0)
+	return readPlan(r, 0)
 }
 
-// readPlan reads the plan at node n. The document is written out after reading, so that its lists are sorted by then.
+// readPlan reads the plan at value n. Its bytes are taken after reading, when its lists are sorted.
 func readPlan(r *reader, n int) (*Plan, error) {
 	var m [9]int
 	r.members(n, m[:], "actor", "audience", "id", "kind", "model?", "provider?", "steps", "tenant", "version")
@@ -148,14 +139,19 @@ func readPlan(r *reader, n int) (*Plan, error) {
 	r.identity(m[4])
 	r.identity(m[5])
 	r.literal(m[8], version)
-	kids := r.elements(m[6], maxSteps)
-	p.steps = make([]Step, 0, len(kids))
-	for _, k := range kids {
-		s := readStep(r, k)
-		if slices.ContainsFunc(p.steps, func(o Step) bool { return o.ID == s.ID }) {
+	steps := r.elements(m[6], maxSteps)
+	p.steps = make([]Step, 0, len(steps))
+	sources := make([]binding, 0, len(steps))
+	for _, k := range steps {
+		s, source := readStep(r, k)
+		if p.step(s.ID) != nil {
 			r.fail(k, "another step has this id")
 		}
+		if r.err != nil {
+			break
+		}
 		p.steps = append(p.steps, s)
+		sources = r.bind(sources, binding{s.Source.ID, r.raw(source)}, source)
 	}
 	if r.err == nil && len(p.steps) == 0 {
 		r.fail(m[6], "a plan has at least one step")
@@ -163,65 +159,67 @@ func readPlan(r *reader, n int) (*Plan, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.doc.canonical()
-	p.canon = r.doc.raw(n)
+	p.canon = r.raw(n)
 	p.digest = digest(domainPlan, p.canon)
-	return p, p.bind(r, kids)
+	p.bindings = bindingsDigest(sources)
+	return p, nil
 }
 
-// bind gathers the distinct source bindings. Two descriptions of one source are refused.
-func (p *Plan) bind(r *reader, steps []int) error {
-	type binding struct {
-		id  string
-		raw []byte
-	}
-	found := make([]binding, 0, len(steps))
-	for i, k := range steps {
-		raw := r.doc.raw(stepSource(r, k))
-		id := p.steps[i].Source.ID
-		at := slices.IndexFunc(found, func(b binding) bool { return b.id == id })
-		if at < 0 {
-			found = append(found, binding{id, raw})
-		} else if string(found[at].raw) != string(raw) {
-			return failAt(CodeInvalidInput, r.doc.pointer(k), "the plan describes one source in two ways")
-		}
-	}
-	slices.SortFunc(found, func(a, b binding) int { return compareUTF16(a.id, b.id) })
-	p.bindings = append(p.bindings, '[')
-	for i, b := range found {
-		if i > 0 {
-			p.bindings = append(p.bindings, ',')
-		}
-		p.bindings = append(p.bindings, b.raw...)
-	}
-	p.bindings = append(p.bindings, ']')
-	return nil
+// A binding is one source as the plan describes it, in canonical form.
+type binding struct {
+	id  string
+	raw []byte
 }
 
-func readStep(r *reader, n int) Step {
+// bind adds a source to those found. Two descriptions of one source are refused.
+func (r *reader) bind(found []binding, b binding, n int) []binding {
+	for _, o := range found {
+		if o.id == b.id {
+			if !bytes.Equal(o.raw, b.raw) {
+				r.fail(n, "the plan describes one source in two ways")
+			}
+			return found
+		}
+	}
+	return append(found, b)
+}
+
+// bindingsDigest is the digest of the distinct sources, sorted by id.
+func bindingsDigest(sources []binding) Digest {
+	slices.SortFunc(sources, func(a, b binding) int { return compareUTF16(a.id, b.id) })
+	w := &writer{b: make([]byte, 0, 1024)}
+	w.open('[')
+	for _, s := range sources {
+		w.comma()
+		w.b = append(w.b, s.raw...)
+	}
+	w.close(']')
+	return digest(domainBindings, w.b)
+}
+
+// readStep reads a step and says where its source is.
+func readStep(r *reader, n int) (s Step, source int) {
 	var m [9]int
 	r.members(n, m[:], "effect", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
-	s := Step{
+	s = Step{
 		Effect: r.effect(m[0]), Fields: r.list(m[1], 0, maxFields), ID: r.identity(m[2]), InputDigest: r.digest(m[3]),
 		ParametersDigest: r.digest(m[5]), Source: readSource(r, m[7]), Tool: r.identity(m[8]),
 	}
-	var l, q [2]int
+	var l [2]int
 	r.members(m[4], l[:], "bytes", "rows")
 	s.Bytes, s.Rows = r.count(l[0]), r.count(l[1])
-	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[6], q[:])
-	if r.err == nil && n >= 0 && s.InputDigest != inputDigest(&s) {
+	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[6])
+	if r.err == nil && s.InputDigest != inputDigest(&s) {
 		r.fail(m[3], "this is not the digest of what the step says")
 	}
-	return s
+	return s, m[7]
 }
 
-func readQueryPlan(r *reader, n int, m []int) (id string, fingerprint Digest) {
-	r.members(n, m, "fingerprint", "id")
+func readQueryPlan(r *reader, n int) (id string, fingerprint Digest) {
+	var m [2]int
+	r.members(n, m[:], "fingerprint", "id")
 	return r.identity(m[1]), r.digest(m[0])
 }
-
-// stepSource returns the node of a step's source: the eighth of its nine sorted members, all of which are required.
-func stepSource(r *reader, step int) int { return r.doc.children(step)[7] }
 
 func readSource(r *reader, n int) Source {
 	var m [5]int
@@ -234,7 +232,7 @@ func readSource(r *reader, n int) Source {
 	r.members(m[2], p[:], "attribution", "citations", "dataMode", "observedAt")
 	s.Attribution = r.text(p[0])
 	if len(r.elements(p[1], maxCitations)) > 0 {
-		r.fail(p[1], "citations are not supported yet: this array must be empty")
+		r.fail(p[1], "citations are not supported: this array must be empty")
 	}
 	s.DataMode, s.ObservedAt = r.dataMode(p[2]), r.time(p[3])
 	return s

@@ -50,11 +50,11 @@ type Policy struct {
 
 // ParsePolicy reads a policy. Absent allowedEffects means read alone.
 func ParsePolicy(b []byte) (*Policy, error) {
-	d, err := parseDocument(b, documentLimits(), numbersExact)
+	r, err := newReader(b, documentLimits())
 	if err != nil {
 		return nil, err
 	}
-	return readPolicy(&reader{doc: d}, 0)
+	return readPolicy(r, 0)
 }
 
 func readPolicy(r *reader, n int) (*Policy, error) {
@@ -84,10 +84,7 @@ func readPolicy(r *reader, n int) (*Policy, error) {
 		nodes: int(r.countBetween(m[12], 1, MaxArgumentNodes)),
 	}
 	if m[1] >= 0 {
-		p.effects = r.list(m[1], 1, len(Effects()))
-		for _, k := range r.elements(m[1], len(Effects())) {
-			r.effect(k)
-		}
+		p.effects = words(r, m[1], Effects())
 	}
 	if m[4] >= 0 {
 		p.lifetime = time.Duration(r.countBetween(m[4], 1, maxApprovalLifetime)) * time.Millisecond
@@ -104,8 +101,7 @@ func readPolicy(r *reader, n int) (*Policy, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.doc.canonical()
-	p.canon = r.doc.raw(n)
+	p.canon = r.raw(n)
 	p.digest = digest(domainPolicy, p.canon)
 	return p, nil
 }
@@ -114,25 +110,20 @@ func readSourcePolicies(r *reader, n int) map[string]sourcePolicy {
 	if !r.is(n, '{', "an object") {
 		return nil
 	}
-	kids := r.doc.children(n)
-	if len(kids) == 0 || len(kids) > maxSources {
-		r.fail(n, "a policy has 1 to "+strconv.Itoa(maxSources)+" sources")
-		return nil
-	}
-	out := make(map[string]sourcePolicy, len(kids))
-	for _, k := range kids {
-		id := string(r.doc.nameOf(k))
+	out := map[string]sourcePolicy{}
+	for name, k := range r.entries(n) {
+		id := string(unquote(nil, name))
 		if msg := faultInIdentity(id); msg != "" {
 			r.fail(k, msg)
+		}
+		if r.err != nil {
+			return nil
 		}
 		var m [6]int
 		r.members(k, m[:], "authorizationScope", "dataModes?", "fields", "maxProvenanceAgeMs?", "schemaVersions?", "sourceVersions?")
 		s := sourcePolicy{scopes: r.list(m[0], 1, maxScopes), fields: r.list(m[2], 0, maxFields)}
 		if m[1] >= 0 {
-			s.dataModes = r.list(m[1], 1, 4)
-			for _, e := range r.elements(m[1], 4) {
-				r.dataMode(e)
-			}
+			s.dataModes = words(r, m[1], dataModes())
 		}
 		if m[3] >= 0 {
 			s.hasMaxAge, s.maxAge = true, time.Duration(r.countBetween(m[3], 0, maxAgeMs))*time.Millisecond
@@ -144,6 +135,20 @@ func readSourcePolicies(r *reader, n int) map[string]sourcePolicy {
 			s.sourceVersions = r.list(m[5], 1, maxList)
 		}
 		out[id] = s
+	}
+	if len(out) == 0 || len(out) > maxSources {
+		r.fail(n, "a policy has 1 to "+strconv.Itoa(maxSources)+" sources")
+	}
+	return out
+}
+
+// words reads a list of words of a closed set.
+func words[T ~string](r *reader, n int, known []T) []string {
+	out := r.list(n, 1, len(known))
+	for _, s := range out {
+		if !slices.Contains(known, T(s)) {
+			r.fail(n, "this array has a word that is not known")
+		}
 	}
 	return out
 }
@@ -272,7 +277,7 @@ func (c *Call) Policy(rules Digest, lifetime time.Duration) []byte {
 	w.count("maxOperationParameterNodes", MaxArgumentNodes)
 	w.count("maxRows", s.Rows)
 	w.count("maxSteps", 1)
-	w.digest("rulesDigest", rules)
+	w.maybeDigest("rulesDigest", rules)
 	w.name("sources")
 	w.open('{')
 	w.name(s.Source.ID)

@@ -19,6 +19,10 @@ const (
 	OutcomeIndeterminate Outcome = "indeterminate" // the executor was entered and nobody can say
 )
 
+func outcomes() []Outcome {
+	return []Outcome{OutcomeSucceeded, OutcomeFailed, OutcomeCancelled, OutcomeIndeterminate}
+}
+
 // A Receipt proves what ran, under which approval and use, and how it ended.
 type Receipt struct {
 	tenant, audience, id    string
@@ -73,6 +77,10 @@ func ParseReceipt(b []byte) (*Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readReceipt(env)
+}
+
+func readReceipt(env *envelope) (*Receipt, error) {
 	r, err := env.payloadReader()
 	if err != nil {
 		return nil, err
@@ -85,30 +93,16 @@ func ParseReceipt(b []byte) (*Receipt, error) {
 		env: env, digest: digest(domainReceipt, env.payload),
 		approval: r.digest(m[0]), audience: r.identity(m[1]), bindings: r.digest(m[2]), bytes: r.count(m[3]), completed: r.time(m[4]),
 		id: r.identity(m[5]), input: r.digest(m[6]), issued: r.time(m[7]), late: r.onlyTrue(m[9]), seenBytes: r.count(m[10]),
-		observedRows: r.count(m[11]), outcome: Outcome(r.text(m[12])), plan: r.digest(m[13]), policy: r.digest(m[14]),
+		observedRows: r.count(m[11]), outcome: oneOf(r, m[12], "outcome", outcomes()...), plan: r.digest(m[13]), policy: r.digest(m[14]),
 		recovered: r.onlyTrue(m[15]), result: r.digest(m[16]), rows: r.count(m[17]), step: r.identity(m[18]), tenant: r.identity(m[19]),
 		uncounted: r.onlyTrue(m[20]), use: r.digest(m[21]),
 	}
 	r.literal(m[8], kindReceipt)
 	r.literal(m[22], version)
-	switch x.outcome {
-	case OutcomeSucceeded, OutcomeFailed, OutcomeCancelled, OutcomeIndeterminate:
-	default:
-		r.fail(m[12], "this outcome is not known")
-	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	return x, nil
-}
-
-// onlyTrue reads a member that is either absent or true.
-func (r *reader) onlyTrue(n int) bool {
-	v := r.boolean(n)
-	if r.err == nil && n >= 0 && !v {
-		r.fail(n, "this member is left out when it is false")
-	}
-	return v
 }
 
 // match checks a receipt against what it says it is for, at no cost of cryptography.
@@ -117,7 +111,7 @@ func (r *Receipt) match(dry *DryRun, a *Approval, c *Consumption) error {
 	switch {
 	case r.tenant != a.tenant || r.audience != a.audience || r.id != c.id:
 		return fail(CodeIntegrityFailed, "the receipt is for another tenant, audience or execution")
-	case r.plan != dry.plan.digest || r.policy != dry.policy.digest || r.bindings != dry.bindings || r.approval != a.digest:
+	case r.plan != dry.plan.digest || r.policy != dry.policy.digest || r.bindings != dry.plan.bindings || r.approval != a.digest:
 		return fail(CodeIntegrityFailed, "the receipt is for another plan, policy or approval")
 	case step == nil || r.input != step.input || r.step != c.step || r.use != c.digest:
 		return fail(CodeIntegrityFailed, "the receipt is for another use")
@@ -133,6 +127,10 @@ func (r *Receipt) match(dry *DryRun, a *Approval, c *Consumption) error {
 		return fail(CodeIntegrityFailed, "only a success accepts anything")
 	case r.outcome == OutcomeCancelled && (r.observedRows != 0 || r.seenBytes != 0 || !r.result.IsZero()):
 		return fail(CodeIntegrityFailed, "what never began has no result")
+	case r.uncounted && r.observedRows != 0:
+		return fail(CodeIntegrityFailed, "what could not be counted has no count")
+	case r.recovered && r.outcome != OutcomeCancelled && r.outcome != OutcomeIndeterminate:
+		return fail(CodeIntegrityFailed, "recovery can't know of this outcome")
 	}
 	return nil
 }
@@ -189,13 +187,10 @@ func (r *Receipt) issue(ctx context.Context, dry *DryRun, a *Approval, c *Consum
 		at = c.at // a completion clock behind the ledger's must not lose the receipt
 	}
 	r.tenant, r.audience, r.id, r.step = a.tenant, a.audience, c.id, c.step
-	r.plan, r.policy, r.bindings = dry.plan.digest, dry.policy.digest, dry.bindings
+	r.plan, r.policy, r.bindings = dry.plan.digest, dry.policy.digest, dry.plan.bindings
 	r.approval, r.input, r.use = a.digest, c.input, c.digest
 	r.completed, r.issued = at, at
 	r.late = !at.Before(a.expires.Add(dry.policy.skew))
-	if err := r.match(dry, a, c); err != nil {
-		return err
-	}
 	if r.env, err = seal(ctx, typeReceipt, r.encode(), RoleReceipt, signer); err != nil {
 		return err
 	}
@@ -204,27 +199,20 @@ func (r *Receipt) issue(ctx context.Context, dry *DryRun, a *Approval, c *Consum
 }
 
 // completedEvent makes the event that goes into the log with the receipt.
-func (r *Receipt) completedEvent(names *Pseudonyms, dry *DryRun, a *Approval) (Event, error) {
-	step := dry.plan.step(r.step)
-	if step == nil {
-		return Event{}, fail(CodeIntegrityFailed, "the plan has no such step")
-	}
-	e, err := stepEvent(PhaseCompleted, names, dry, a, step, r.id)
-	if err != nil {
-		return Event{}, err
-	}
+func (r *Receipt) completedEvent(names *Pseudonyms, dry *DryRun, a *Approval) Event {
+	e := stepEvent(PhaseCompleted, names, dry, a, r.step, r.id)
 	e.p.UseDigest, e.p.ReceiptDigest, e.p.ResultDigest, e.p.Outcome = r.use, r.digest, r.result, r.outcome
 	e.p.Rows, e.p.Bytes, e.p.ObservedRows, e.p.ObservedBytes = r.rows, r.bytes, r.observedRows, r.seenBytes
 	e.p.Late, e.p.Recovered, e.p.Uncounted = r.late, r.recovered, r.uncounted
-	return e, nil
+	return e
 }
 
 // Recover issues the receipt of an execution whose process died after it had spent the use: indeterminate, because nobody
 // can say what happened; or cancelled, for a use whose commit was unknown and which was therefore never executed.
 // The completed event goes into the ledger together with the receipt.
 func Recover(ctx context.Context, dry *DryRun, a *Approval, c *Consumption, outcome Outcome, names *Pseudonyms, signer Signer, now time.Time) (*Receipt, Event, error) {
-	if dry == nil || a == nil || c == nil {
-		return nil, Event{}, fail(CodeInvalidInput, "recovery needs the dry run, the approval and the consumption record")
+	if !dry.made() || a == nil || c == nil || !names.made() {
+		return nil, Event{}, fail(CodeInvalidInput, "recovery needs the dry run, the approval, the consumption record and pseudonyms")
 	}
 	if outcome != OutcomeIndeterminate && outcome != OutcomeCancelled {
 		return nil, Event{}, fail(CodeInvalidInput, "recovery can't know of any other outcome")
@@ -232,10 +220,12 @@ func Recover(ctx context.Context, dry *DryRun, a *Approval, c *Consumption, outc
 	if err := a.match(dry); err != nil {
 		return nil, Event{}, err
 	}
+	if err := c.spends(a); err != nil {
+		return nil, Event{}, err
+	}
 	r := &Receipt{outcome: outcome, recovered: true}
 	if err := r.issue(ctx, dry, a, c, signer, now); err != nil {
 		return nil, Event{}, err
 	}
-	e, err := r.completedEvent(names, dry, a)
-	return r, e, err
+	return r, r.completedEvent(names, dry, a), nil
 }

@@ -44,7 +44,12 @@ func (w *writer) maybe(name, s string) {
 	}
 }
 
-func (w *writer) digest(name string, d Digest) { w.text(name, d.String()) }
+func (w *writer) digest(name string, d Digest) {
+	w.name(name)
+	w.b = append(w.b, '"')
+	w.b = d.append(w.b)
+	w.b = append(w.b, '"')
+}
 
 func (w *writer) maybeDigest(name string, d Digest) {
 	if !d.IsZero() {
@@ -57,7 +62,12 @@ func (w *writer) count(name string, n int64) {
 	w.b = strconv.AppendInt(w.b, n, 10)
 }
 
-func (w *writer) time(name string, t time.Time) { w.text(name, formatTime(t)) }
+func (w *writer) time(name string, t time.Time) {
+	w.name(name)
+	w.b = append(w.b, '"')
+	w.b = t.UTC().AppendFormat(w.b, timeLayout)
+	w.b = append(w.b, '"')
+}
 
 // truth writes the member only if it is true.
 func (w *writer) truth(name string, v bool) {

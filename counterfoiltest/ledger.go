@@ -61,9 +61,12 @@ func (l *Ledger) Settle(_ context.Context, r *counterfoil.Receipt, completed cou
 	if !spent {
 		return counterfoil.CodeIntegrityFailed
 	}
-	if rec.receipt == nil {
+	switch {
+	case rec.receipt == nil:
 		rec.receipt = r
 		l.append(completed, r.CompletedAt())
+	case rec.receipt.Digest() != r.Digest():
+		return counterfoil.CodeAlreadyUsed
 	}
 	return nil
 }
