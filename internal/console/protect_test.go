@@ -382,6 +382,11 @@ func TestCheckLoopback(t *testing.T) {
 // serve runs the console on a socket, as it runs in the program.
 func serve(t *testing.T, d *desk) (address string) {
 	t.Helper()
+	return serveWrapped(t, d, func(h http.Handler) http.Handler { return h })
+}
+
+func serveWrapped(t *testing.T, d *desk, wrap func(http.Handler) http.Handler) (address string) {
+	t.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -391,7 +396,7 @@ func serve(t *testing.T, d *desk) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := console.NewServer(c, slog.New(slog.DiscardHandler))
+	srv := console.NewServer(wrap(c), slog.New(slog.DiscardHandler))
 	done := make(chan error)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() {
