@@ -21,6 +21,9 @@ const (
 func dense(s string) string {
 	s = strings.ReplaceAll(s, "\x00", "") // UTF-16 and UTF-32 without their padding
 	if len(s) <= 2*blockSize {
+		if letters(s)*blockSize < blockLeast*len(s) {
+			return ""
+		}
 		return s
 	}
 	var out []byte

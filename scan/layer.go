@@ -48,7 +48,8 @@ type piece struct{ out, outEnd, in, inEnd int }
 type leaf struct {
 	start int  // where it begins in the joined text
 	size  int  // its length in bytes
-	id    int  // its place in the document
+	skip  int  // how many bytes of the string were left out before it
+	id    int  // the string's place in the document
 	name  bool // it is a member's name
 }
 
@@ -91,7 +92,7 @@ func (l *layer) keep(a, b int) bool {
 		}
 		a, b = l.up(a, b)
 	}
-	return !l.crosses || l.leafAt(a) != l.leafAt(max(a, b-1))
+	return !l.crosses || l.leaves[l.leafAt(a)].id != l.leaves[l.leafAt(max(a, b-1))].id
 }
 
 // touched reports whether a replaced piece lies in [a, b).
@@ -141,6 +142,7 @@ type run struct {
 	dropped bool
 	kept    [2]int // notes, and the rest
 	found   []located
+	tok     tokenizer // one is at work at a time; its buffers are used again
 }
 
 func newRun(ctx context.Context, s *Scanner, size int) *run {
@@ -177,17 +179,12 @@ func (r *run) scan(l *layer) {
 	if !r.alive() || !r.charge(len(l.text)) {
 		return
 	}
-	t := newTokenizer(r, l, false)
-	t.run()
-	if t.invisible && r.alive() && r.charge(len(l.text)) {
-		// Something invisible stood inside a word. Left out, it joined two halves; now it parts two words.
-		newTokenizer(r, l, true).run()
-	}
+	odd := r.words(l)
 	r.operatorPatterns(l)
 	if !r.alive() {
 		return
 	}
-	if t.odd {
+	if odd {
 		r.hidden(l)
 	}
 	if l.parent == nil {
@@ -196,6 +193,32 @@ func (r *run) scan(l *layer) {
 		}
 	}
 	r.unescape(l)
+	r.runs(l)
+	r.codes(l)
+}
+
+// words applies the rules over words, and reports whether l has characters that can carry hidden text.
+func (r *run) words(l *layer) bool {
+	t := &r.tok
+	t.reset(r, l, false)
+	t.run()
+	if t.invisible && r.alive() && r.charge(len(l.text)) {
+		// Something invisible stood inside a word. Left out, it joined two halves; now it parts two words.
+		t.reset(r, l, true)
+		t.run()
+	}
+	return t.odd
+}
+
+// seams looks only at what runs from one string of l into the next. near holds what stands near the seams, which is all that
+// a rule's words can reach; encoded payloads are followed however far they go.
+func (r *run) seams(l, near *layer) {
+	if !r.alive() || !r.charge(len(l.text)/4+len(near.text)) {
+		return
+	}
+	r.words(near)
+	r.operatorPatterns(near)
+	r.unescape(near)
 	r.runs(l)
 	r.codes(l)
 }
@@ -256,8 +279,8 @@ func (r *run) report(l *layer, f Finding, a, b int, by string) {
 	root, a, b := l.root(a, b)
 	lf := root.leaves[root.leafAt(a)]
 	f.InName = lf.name
-	f.Offset = min(max(a-lf.start, 0), lf.size)
-	f.End = min(max(b-lf.start, f.Offset), lf.size)
+	f.Offset = lf.skip + min(max(a-lf.start, 0), lf.size)
+	f.End = min(max(lf.skip+b-lf.start, f.Offset), lf.skip+lf.size)
 	r.found = append(r.found, located{f, lf.id})
 }
 

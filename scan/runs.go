@@ -68,7 +68,8 @@ func (b *runReader) between(i int) int {
 		return i + 1
 	}
 	r, n := utf8.DecodeRuneInString(s[i:])
-	if k, _ := b.r.s.fold.fold(nil, r); k != kindInvisible {
+	var space [64]byte
+	if k, _ := b.r.s.fold.fold(space[:0], r); k != kindInvisible {
 		b.broken = true
 	}
 	return i + n

@@ -36,8 +36,15 @@ type tokenizer struct {
 // A span is a piece of a text.
 type span struct{ from, to int32 }
 
-func newTokenizer(r *run, l *layer, parts bool) *tokenizer {
-	return &tokenizer{r: r, l: l, s: l.text, fold: r.s.fold, dict: r.s.dict, parts: parts}
+// reset makes t ready to read l. It keeps its buffers.
+func (t *tokenizer) reset(r *run, l *layer, parts bool) {
+	*t = tokenizer{
+		r: r, l: l, s: l.text, fold: r.s.fold, dict: r.s.dict, parts: parts,
+		hits: t.hits, pieces: t.pieces, buf: t.buf, pos: t.pos,
+	}
+	for f := range t.hits {
+		t.hits[f] = t.hits[f][:0]
+	}
 }
 
 func alnum(c byte) bool { return c|0x20-'a' < 26 || c-'0' < 10 }

@@ -189,18 +189,63 @@ func (d *document) join(list []int, sep string, crosses bool) {
 	if len(list) == 0 || crosses && len(list) == 1 {
 		return
 	}
-	l := &layer{leaves: make([]leaf, 0, len(list)), crosses: crosses}
-	var b strings.Builder
+	whole := joiner{crosses: crosses}
+	long := false
 	for n, i := range list {
-		if n > 0 {
-			b.WriteString(sep)
-		}
 		t := d.strings[i]
-		l.leaves = append(l.leaves, leaf{start: b.Len(), size: len(t.s), id: i, name: t.name})
-		b.WriteString(t.s)
+		if n > 0 {
+			whole.text.WriteString(sep)
+		}
+		whole.add(t, i, 0, len(t.s))
+		long = long || len(t.s) > 2*seamReach
 	}
-	l.text = b.String()
-	d.r.scan(l)
+	l := whole.layer()
+	switch {
+	case !crosses:
+		d.r.scan(l)
+	case long:
+		d.r.seams(l, d.near(list, sep))
+	default:
+		d.r.seams(l, l)
+	}
+}
+
+// near joins what stands near the seams.
+func (d *document) near(list []int, sep string) *layer {
+	j := joiner{crosses: true}
+	for n, i := range list {
+		t := d.strings[i]
+		if n > 0 {
+			j.text.WriteString(sep)
+		}
+		if len(t.s) <= 2*seamReach {
+			j.add(t, i, 0, len(t.s))
+			continue
+		}
+		j.add(t, i, 0, seamReach)
+		j.text.WriteString("\n\n")
+		j.add(t, i, len(t.s)-seamReach, len(t.s))
+	}
+	return j.layer()
+}
+
+// seamReach is how much of a string is looked at on either side of a seam: more than the words of any rule take.
+const seamReach = 512
+
+// A joiner builds a layer from strings.
+type joiner struct {
+	text    strings.Builder
+	leaves  []leaf
+	crosses bool
+}
+
+func (j *joiner) add(t text, id, from, to int) {
+	j.leaves = append(j.leaves, leaf{start: j.text.Len(), size: to - from, skip: from, id: id, name: t.name})
+	j.text.WriteString(t.s[from:to])
+}
+
+func (j *joiner) layer() *layer {
+	return &layer{text: j.text.String(), leaves: j.leaves, crosses: j.crosses}
 }
 
 // pointer returns the RFC 6901 pointer to a node.
