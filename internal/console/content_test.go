@@ -83,8 +83,8 @@ func TestApproval_shows_all_of_long_arguments(t *testing.T) {
 func TestApproval_needs_no_confirmation_to_deny(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, ask("a-1", "run", "mutation", `{"script":"`+strings.Repeat("x", 8000)+`"}`))
-	if w := d.decide("a-1", "deny", passphrase); w.Code != http.StatusSeeOther || d.state("a-1") != gateway.Denied {
-		t.Errorf("%d %s", w.Code, d.state("a-1"))
+	if w := d.decide("a-1", "deny", passphrase); w.Code != http.StatusSeeOther || d.state() != gateway.Denied {
+		t.Errorf("%d %s", w.Code, d.state())
 	}
 }
 
@@ -120,7 +120,7 @@ func TestApproval_refuses_what_it_cannot_show(t *testing.T) {
 			}
 			v := d.form("/approvals/a-1", "/approvals/a-1/deny")
 			v.Set("passphrase", passphrase)
-			if w := d.do(d.request(http.MethodPost, "/approvals/a-1/approve", v)); w.Code != http.StatusUnprocessableEntity || d.state("a-1") != gateway.Pending {
+			if w := d.do(d.request(http.MethodPost, "/approvals/a-1/approve", v)); w.Code != http.StatusUnprocessableEntity || d.state() != gateway.Pending {
 				t.Errorf("approved: %d", w.Code)
 			}
 			w := d.get("/approvals/a-1/arguments")

@@ -3,7 +3,6 @@ package console_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -27,8 +26,8 @@ func TestDecide(t *testing.T) {
 			if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/approvals/a-1" {
 				t.Fatalf("%d %s\n%s", w.Code, w.Header().Get("Location"), w.Body)
 			}
-			if d.state("a-1") != want {
-				t.Errorf("the state is %s, want %s", d.state("a-1"), want)
+			if d.state() != want {
+				t.Errorf("the state is %s, want %s", d.state(), want)
 			}
 			page := d.page("/approvals/a-1")
 			for _, part := range []string{"person:ada", "looks right"} {
@@ -268,7 +267,7 @@ func TestDecide_refusals(t *testing.T) {
 			if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
 				t.Errorf("%d\n%s", w.Code, w.Body)
 			}
-			if d.state("a-1") != gateway.Pending {
+			if d.state() != gateway.Pending {
 				t.Error("it was decided")
 			}
 		})
@@ -300,7 +299,7 @@ func TestErrors(t *testing.T) {
 }
 
 // signIn redeems a code and keeps the cookie.
-func (d *desk) signIn(code string) *httptest.ResponseRecorder {
+func (d *desk) signIn(code string) {
 	d.t.Helper()
 	d.service.codes[code] = true
 	w := d.do(d.request(http.MethodPost, "/login", url.Values{"code": {code}}))
@@ -309,5 +308,4 @@ func (d *desk) signIn(code string) *httptest.ResponseRecorder {
 			d.cookie = c.Value
 		}
 	}
-	return w
 }

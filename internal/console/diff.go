@@ -93,17 +93,14 @@ func folded(signs, a, b []string) []diffLine {
 	var out []diffLine
 	i, j, skipped := 0, 0, 0
 	for at, sign := range signs {
-		text := ""
+		var text string
 		switch sign {
 		case "-":
-			text = a[i]
-			i++
+			text, i = a[i], i+1
 		case "+":
-			text = b[j]
-			j++
+			text, j = b[j], j+1
 		default:
-			text = a[i]
-			i, j = i+1, j+1
+			text, i, j = a[i], i+1, j+1
 			if !slices.ContainsFunc(signs[max(0, at-diffContext):min(len(signs), at+diffContext+1)], func(s string) bool { return s != " " }) {
 				skipped++
 				continue

@@ -53,17 +53,23 @@ func (s *service) Approvals(_ context.Context, state, after string, limit int) (
 	}
 	from, _ := strconv.Atoi(after)
 	var list []gateway.Approval
-	for _, a := range s.approvals {
-		if (a.State == gateway.Pending) == (state == "pending") {
-			a.Arguments, a.Definition = nil, nil
-			list = append(list, a)
+	at := 0
+	for i := range s.approvals {
+		a := &s.approvals[i]
+		if (a.State == gateway.Pending) != (state == "pending") {
+			continue
 		}
+		if at++; at <= from {
+			continue
+		}
+		if len(list) == limit {
+			return list, strconv.Itoa(from + limit), nil
+		}
+		entry := *a
+		entry.Arguments, entry.Definition = nil, nil
+		list = append(list, entry)
 	}
-	list = list[min(from, len(list)):]
-	if len(list) <= limit {
-		return list, "", nil
-	}
-	return list[:limit], strconv.Itoa(from + limit), nil
+	return list, "", nil
 }
 
 func (s *service) Approval(_ context.Context, id string) (gateway.Approval, error) {
@@ -290,8 +296,9 @@ func (d *desk) decide(id, form, pass string) *httptest.ResponseRecorder {
 	return d.do(d.request(http.MethodPost, "/approvals/"+id+"/"+form, v))
 }
 
-func (d *desk) state(id string) gateway.State {
-	a, err := d.service.Approval(context.Background(), id)
+// state is where the request a-1 stands.
+func (d *desk) state() gateway.State {
+	a, err := d.service.Approval(context.Background(), "a-1")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package console_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -112,7 +113,7 @@ func TestProtect_cross_origin_posts(t *testing.T) {
 		v.Set("passphrase", passphrase)
 		r := d.request(http.MethodPost, "/approvals/a-1/approve", v)
 		r.Header.Set("Sec-Fetch-Site", site)
-		if w := d.do(r); w.Code != http.StatusForbidden || d.state("a-1") != gateway.Pending {
+		if w := d.do(r); w.Code != http.StatusForbidden || d.state() != gateway.Pending {
 			t.Errorf("%s: %d", site, w.Code)
 		}
 	}
@@ -253,7 +254,7 @@ func TestProtect_csrf(t *testing.T) {
 			t.Errorf("%s with the token in the address: %d", rt.path, w.Code)
 		}
 	}
-	if d.state("a-1") != gateway.Pending || d.service.tried != 0 {
+	if d.state() != gateway.Pending || d.service.tried != 0 {
 		t.Error("something was done")
 	}
 }
@@ -392,7 +393,11 @@ func serveWrapped(t *testing.T, d *desk, wrap func(http.Handler) http.Handler) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := console.New(console.Config{Service: d.service, Sessions: d.sessions, Port: l.Addr().(*net.TCPAddr).Port, Now: d.now, Log: slog.New(slog.DiscardHandler)})
+	at, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal(l.Addr())
+	}
+	c, err := console.New(console.Config{Service: d.service, Sessions: d.sessions, Port: at.Port, Now: d.now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +408,9 @@ func serveWrapped(t *testing.T, d *desk, wrap func(http.Handler) http.Handler) (
 		if err := srv.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
-		<-done
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		c.Close()
 	})
 	return l.Addr().String()

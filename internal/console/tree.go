@@ -96,18 +96,20 @@ func (b *treeBuilder) value(depth int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch tok.Kind() {
-	case '{', '[':
-		return b.container(tok.Kind(), depth)
-	case '"':
+	switch kind := tok.Kind(); kind {
+	case jsontext.KindBeginObject, jsontext.KindBeginArray:
+		return b.container(kind, depth)
+	case jsontext.KindString:
 		return b.text(tok.String()), nil
-	case '0':
+	case jsontext.KindNumber:
 		return &node{Kind: "number", Text: show.Text(tok.String())}, nil
-	case 't', 'f':
+	case jsontext.KindTrue, jsontext.KindFalse:
 		return &node{Kind: "boolean", Text: show.Text(tok.String())}, nil
-	default:
+	case jsontext.KindNull:
 		return &node{Kind: "null", Text: show.Text("null")}, nil
+	case jsontext.KindInvalid, jsontext.KindEndObject, jsontext.KindEndArray:
 	}
+	return nil, errors.New("there is no value where one must be")
 }
 
 func (b *treeBuilder) text(s string) *node {

@@ -15,7 +15,7 @@ func wordByte(c byte) bool {
 }
 
 func wordRune(r rune) bool {
-	if r < utf8.RuneSelf {
+	if r >= 0 && r < utf8.RuneSelf {
 		return wordByte(byte(r))
 	}
 	return unicode.In(r, unicode.L, unicode.M, unicode.N)

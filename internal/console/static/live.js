@@ -37,4 +37,4 @@ async function look() {
   if (fresh > 0) document.title = "(" + fresh + ") " + title;
 }
 
-if (first) setInterval(look, 4000);
+if (first) setInterval(look, 2000);
