@@ -63,24 +63,29 @@ func letters(s string) int {
 	return n
 }
 
-// inflate returns what s unpacks to, if it is a gzip or zlib stream, and which.
-func (r *run) inflate(s string) ([]byte, string, bool) {
-	var rd io.Reader
-	var by string
+// packed names the kind of stream that s begins like, "" if none.
+func packed(s string) string {
 	switch {
 	case strings.HasPrefix(s, "\x1f\x8b"):
-		z, err := gzip.NewReader(strings.NewReader(s))
-		if err != nil {
-			return nil, "", false
-		}
-		rd, by = z, "gzip"
+		return "gzip"
 	case len(s) > 2 && s[0] == 0x78 && (int(s[0])<<8|int(s[1]))%31 == 0:
-		z, err := zlib.NewReader(strings.NewReader(s))
-		if err != nil {
-			return nil, "", false
-		}
-		rd, by = z, "zlib"
-	default:
+		return "zlib"
+	}
+	return ""
+}
+
+// inflate returns what s unpacks to, if it is a gzip or zlib stream, and which.
+func (r *run) inflate(s string) ([]byte, string, bool) {
+	by := packed(s)
+	var rd io.Reader
+	var err error
+	switch by {
+	case "gzip":
+		rd, err = gzip.NewReader(strings.NewReader(s))
+	case "zlib":
+		rd, err = zlib.NewReader(strings.NewReader(s))
+	}
+	if rd == nil || err != nil {
 		return nil, "", false
 	}
 	var buf bytes.Buffer

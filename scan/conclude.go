@@ -52,13 +52,24 @@ func (t *tokenizer) inName(start, end int) bool {
 	return lf.name && end <= lf.start+lf.size
 }
 
-// negated reports whether "not" or "never" stands right before the match: that forbids what the rule looks for.
+// negated reports whether "not" or "never" stands right before the match: that forbids what the rule looks for. "Why not"
+// doesn't.
 func (t *tokenizer) negated(r *rule, hits []hit, first int) bool {
-	if first == 0 || r.steps[0].any&sNot != 0 {
+	if r.steps[0].any&sNot != 0 {
 		return false
 	}
-	before := hits[first-1]
-	return before.set&sNot != 0 && hits[first].token-before.token == 1
+	at := hits[first]
+	for i := first - 1; i >= 0 && at.token-hits[i].token == 1; i-- {
+		at = hits[i]
+		if at.set&sNot != 0 {
+			before := strings.TrimRight(t.s[max(0, int(at.start)-8):at.start], " \t\r\n")
+			return !strings.EqualFold(before[max(0, len(before)-3):], "why")
+		}
+		if r.steps[0].any&sYour == 0 || at.set&(sReveal|sGive) == 0 {
+			return false
+		}
+	}
+	return false
 }
 
 // mentioned reports whether the match is talked about rather than said: it stands in quotes, and words nearby call it

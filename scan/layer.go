@@ -234,7 +234,7 @@ func (r *run) childAt(l *layer, text []byte, by string, a, b, depth int) {
 	s := string(text)
 	clear := printable(s)
 	if depth > maxDepth {
-		if clear {
+		if clear || packed(s) != "" {
 			r.stop(UnscannableDepth)
 		}
 		return

@@ -45,7 +45,7 @@ func (t *tokenizer) marker(c byte, i, next int) {
 
 // opensName reports whether what follows "<" can be the beginning of a marker. It spares most of them a closer look.
 func (t *tokenizer) opensName(i int) bool {
-	for n := 0; n < 3 && i < len(t.s); n, i = n+1, i+1 {
+	for n := 0; n < 5 && i < len(t.s); n, i = n+1, i+1 {
 		switch c := t.s[i]; {
 		case alnum(c) || c >= utf8.RuneSelf:
 			return true
@@ -143,6 +143,7 @@ func (m *markerReader) name() string {
 func (m *markerReader) angle() Finding {
 	double := m.eat('<')
 	m.eat('/')
+	m.blanks()
 	bar := m.eat('|')
 	m.blanks()
 	m.eat('/')
@@ -152,6 +153,7 @@ func (m *markerReader) angle() Finding {
 		return Finding{}
 	}
 	bar = m.eat('|') || bar
+	m.blanks()
 	if !m.eat('>') || double && !m.eat('>') {
 		return Finding{}
 	}

@@ -19,11 +19,13 @@ type runReader struct {
 	r *run
 	l *layer
 
-	buf    []byte // the characters of the open stretch, without what parts them; '=' ends a padded piece
-	start  int    // of the open stretch; -1 if none is open
-	end    int
-	plain  int  // how many of its last runs in a row look like words
-	broken bool // what followed its last run can't stand inside base64
+	buf      []byte // the characters of the open stretch, without what parts them; '=' ends a padded piece
+	start    int    // of the open stretch; -1 if none is open
+	end      int
+	plain    int // how many of its last runs in a row look like words
+	coded    int // how much of buf there is up to the last run that doesn't, and where that ends
+	codedEnd int
+	broken   bool // what followed its last run can't stand inside base64
 }
 
 // runs decodes base64 and base32.
@@ -103,33 +105,43 @@ func (b *runReader) chunk(i int) int {
 	if i-from == 1 && s[from] == '+' {
 		return i // joins two string literals
 	}
+	b.buf = append(b.buf, s[from:i]...)
+	b.end = i
 	if coded {
-		b.plain = 0
+		b.plain, b.coded, b.codedEnd = 0, len(b.buf), i
 	} else {
 		b.plain++
 	}
-	b.buf = append(b.buf, s[from:i]...)
-	b.end = i
 	return i
 }
 
-// flush decodes the open stretch.
+// flush decodes the open stretch, with and without the words at its end.
 func (b *runReader) flush() {
-	buf, start, end := b.buf, b.start, b.end
+	buf, start := b.buf, b.start
 	b.buf, b.start = b.buf[:0], -1
-	if start < 0 || len(buf) < minRun || !b.r.alive() || !b.l.keep(start, end) {
+	if start < 0 || len(buf) < minRun || !b.r.alive() || !b.l.keep(start, b.end) {
 		return
 	}
-	var whole []byte
+	end := b.end
+	if b.plain > 0 && b.coded >= minRun {
+		b.decode(buf[:b.coded], start, b.codedEnd)
+	}
+	b.decode(buf, start, end)
+}
+
+// decode decodes one stretch: each of its padded pieces, and what they give together.
+func (b *runReader) decode(buf []byte, start, end int) {
+	var all []byte
 	parts := 0
 	forEachPart(buf, func(p []byte) {
 		parts++
 		out := b.r.s.base64.decode(p)
-		whole = append(whole, out...)
+		all = append(all, out...)
 		if len(p) < minRun {
 			return
 		}
-		if len(p) >= 24 {
+		b.r.child(b.l, out, "base64", start, end)
+		if len(p) >= minRun32 {
 			b.base32(p, start, end)
 		}
 		if printable(string(out)) {
@@ -140,8 +152,13 @@ func (b *runReader) flush() {
 			b.r.child(b.l, b.r.s.base64.decode(p[skip:]), "base64", start, end)
 		}
 	})
-	b.r.child(b.l, whole, "base64", start, end)
+	if parts > 1 {
+		b.r.child(b.l, all, "base64", start, end)
+	}
 }
+
+// minRun32 is what minRun is to base32.
+const minRun32 = 24
 
 // forEachPart calls f with what stands between padding.
 func forEachPart(buf []byte, f func([]byte)) {

@@ -85,7 +85,7 @@ func vocabulary() []struct {
 			olvidate descarta omite dimentica dimenticare ignorare ignori esqueca esquece esquecer desconsidere negeer vergeet
 			игнорируй игнорируйте проигнорируй проигнорируйте забудь забудьте zignoruj ignoruj zapomnij ignorera glom abaikan lupakan
 			忽略 无视 忽视 忘记 忘掉 無視 تجاهل تجاهلوا انس ละเว้น เพิกเฉย`},
-		{sLate, `ignorieren vergessen missachten 無視 忘れ 무시 잊어 नजरअंदाज नज़रअंदाज़ अनदेखा भूल bhool bhul bhulo nazarandaz ignore unut yoksay
+		{sLate, `ignorieren vergessen missachten 無視 忘れ 무시 잊어 नजरअंदाज नज़रअंदाज़ अनदेखा भूल bhool bhul bhulo nazarandaz unut yoksay
 			gormezden`},
 		{sPrior, `previous prior above earlier preceding past foregoing former before existing original initial previously
 			vorherigen vorherige vorigen obigen bisherigen fruheren vorangegangenen precedentes precedente precedents anterieures anteriores
