@@ -261,7 +261,7 @@ func quote(s string) string {
 func plain(s string) string {
 	var b strings.Builder
 	for _, c := range s {
-		if unicode.IsPrint(c) {
+		if unicode.IsPrint(c) && !unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
 			b.WriteRune(c)
 		} else {
 			b.WriteString(`\u{` + strconv.FormatInt(int64(c), 16) + `}`)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A browser is an HTTP client that keeps cookies and fills in forms, as a person without scripts would.
+type browser struct {
+	t *testing.T
+	http.Client
+	base string
+}
+
+// signIn follows a fresh link from "counterfoil console".
+func (f *fixture) signIn() *browser {
+	f.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(f.t, err)
+	b := &browser{t: f.t, Client: http.Client{Jar: jar, Timeout: 20 * time.Second}, base: "http://" + f.console}
+	link := strings.TrimSpace(f.run("console"))
+	page := b.get(strings.TrimPrefix(link, b.base))
+	b.submit(page, "/login", nil)
+	return b
+}
+
+func (b *browser) get(path string) string {
+	b.t.Helper()
+	_, page := b.do(http.MethodGet, path, nil)
+	return page
+}
+
+func (b *browser) do(method, path string, form url.Values) (int, string) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
+	must(b.t, err)
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Origin", b.base)
+	}
+	res, err := b.Client.Do(req)
+	must(b.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	must(b.t, err)
+	return res.StatusCode, string(body)
+}
+
+var (
+	formRE  = regexp.MustCompile(`(?s)<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>`)
+	inputRE = regexp.MustCompile(`<input[^>]*>`)
+	attrRE  = regexp.MustCompile(`(name|value|type)="([^"]*)"`)
+)
+
+// submit finds the form on the page whose action ends so, fills it in and sends it.
+func (b *browser) submit(page, action string, fill map[string]string) (int, string) {
+	b.t.Helper()
+	for _, m := range formRE.FindAllStringSubmatch(page, -1) {
+		if !strings.HasSuffix(m[1], action) {
+			continue
+		}
+		form := url.Values{}
+		for _, in := range inputRE.FindAllString(m[2], -1) {
+			a := map[string]string{}
+			for _, x := range attrRE.FindAllStringSubmatch(in, -1) {
+				a[x[1]] = x[2]
+			}
+			if a["name"] != "" && a["type"] != "checkbox" {
+				form.Set(a["name"], a["value"])
+			}
+		}
+		for k, v := range fill {
+			form.Set(k, v)
+		}
+		return b.do(http.MethodPost, m[1], form)
+	}
+	b.t.Fatalf("no form %s on:\n%s", action, page)
+	return 0, ""
+}
+
+func TestConsole_approve(t *testing.T) {
+	t.Parallel()
+	f := setup(t, "hold: 20s")
+	s := f.open()
+	server, file := f.fake(t, "")
+	c := f.connect(nil, server...)
+	done := make(chan string, 1)
+	go func() {
+		text, code, _ := c.call(t.Context(), "append", map[string]any{"line": "from the pages"})
+		done <- text + code
+	}()
+	id := f.awaitPending(s)
+	f.awaitConsole()
+	b := f.signIn()
+	if list := b.get("/"); !strings.Contains(list, id) {
+		t.Fatalf("the list lacks the request:\n%s", list)
+	}
+	page := b.get("/approvals/" + id)
+	if !strings.Contains(page, "from the pages") {
+		t.Fatalf("the page lacks the arguments:\n%s", page)
+	}
+	if status, _ := b.submit(page, "/approve", map[string]string{"passphrase": "wrong passphrase", "reason": "fine"}); status < 400 {
+		t.Fatalf("a wrong passphrase: %d", status)
+	}
+	if n := effects(t, file); n != 0 {
+		t.Fatal("an effect without a signature")
+	}
+	if status, page := b.submit(page, "/approve", map[string]string{"passphrase": testPassphrase, "reason": "fine"}); status >= 400 {
+		t.Fatalf("approving: %d\n%s", status, page)
+	}
+	if got := <-done; got != "done" {
+		t.Fatalf("the call: %s", got)
+	}
+	if n := effects(t, file); n != 1 {
+		t.Fatalf("%d effects", n)
+	}
+	p, err := s.gate.Approval(t.Context(), tenant, id)
+	must(t, err)
+	f.verify(p.Receipt)
+}
+
+// Another process takes the pages over within two seconds, and who was signed in still is.
+func TestConsole_takeOver(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	server, _ := f.fake(t, "")
+	one := f.connect(nil, server...)
+	f.awaitConsole()
+	two := f.connect(nil, server...)
+	b := f.signIn()
+	must(t, one.cmd.Process.Kill())
+	_ = one.Wait()
+	began := time.Now()
+	f.awaitConsole()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if page := b.get("/"); strings.Contains(page, `action="/login"`) {
+		t.Error("the session is lost")
+	}
+	_ = two
+}
+
+func (f *fixture) awaitConsole() {
+	f.t.Helper()
+	f.await("the pages", func() (string, bool) {
+		ctx, cancel := context.WithTimeout(f.t.Context(), time.Second)
+		defer cancel()
+		ok, _ := dial(ctx, f.console)
+		return "", ok
+	})
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/keystore"
+	"github.com/counterfoil/counterfoil/internal/store/sqlite"
+	"github.com/counterfoil/counterfoil/scan"
+)
+
+// tenant is the one tenant of single mode.
+const tenant = "local"
+
+// A state is an open state directory: the keys, the database, the configuration and a gateway over them.
+type state struct {
+	dir    string
+	config config
+	keys   *keystore.Keystore
+	store  *sqlite.Store
+	gate   *gateway.Gateway
+	log    *slog.Logger
+}
+
+// stateDirectory returns where the state is kept: --state-dir, $COUNTERFOIL_STATE, or the platform's place for it.
+func (a *app) stateDirectory() (string, error) {
+	if a.stateDir != "" {
+		return filepath.Abs(a.stateDir)
+	}
+	if dir := os.Getenv("COUNTERFOIL_STATE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" && runtime.GOOS == "linux" {
+		return filepath.Join(dir, "counterfoil"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no home directory; say --state-dir DIR: %w", err)
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "counterfoil"), nil
+	case "windows":
+		return filepath.Join(home, "AppData", "Local", "counterfoil"), nil
+	default:
+		return filepath.Join(home, ".local", "state", "counterfoil"), nil
+	}
+}
+
+// open opens the state directory, and makes it on first use.
+func (a *app) open(ctx context.Context) (*state, error) {
+	dir, err := a.stateDirectory()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &state{dir: dir, log: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if s.config, err = readConfig(filepath.Join(dir, configFile), a.tighten); err != nil {
+		return nil, err
+	}
+	if s.keys, err = keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader}); err != nil {
+		return nil, err
+	}
+	s.store, err = sqlite.Open(ctx, filepath.Join(dir, databaseFile), sqlite.Options{
+		Audience: s.keys.Audience(), Signer: s.keys.Ledger(), Now: time.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.store.Ready(ctx); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	c := gateway.DefaultConfig()
+	c.Keys, c.Store, c.Scanner, c.Rules = s.keys, s.store, scan.New(), s.config.rules
+	c.Now, c.Rand, c.Logger, c.Files = time.Now, rand.Reader, s.log, os.DirFS("/")
+	s.config.apply(&c)
+	if s.gate, err = gateway.New(c); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	return s, nil
+}
+
+const (
+	databaseFile = "counterfoil.db"
+	configFile   = "config.yaml"
+)
+
+func (s *state) close() error { return s.store.Close() }
+
+// with opens the state for one command.
+func (a *app) with(ctx context.Context, f func(*state) error) (err error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	return f(s)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// publicKeys is the path of the key ring that verifiers are given.
+func (s *state) publicKeys() string { return filepath.Join(s.dir, keystore.PublicKeys) }
