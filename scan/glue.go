@@ -17,13 +17,15 @@ func (t *tokenizer) joint(e int, single bool) int {
 		return 0 // spaces between letters, or spaces between words of letters with something else between them
 	}
 	switch c {
-	case '.', '-', '_', '*', '`', '~', '|', '\\', '/', '+', ',', '\'', '"', '^', '$', '@', '!':
+	case '.', '-', '_', '*', '`', '~', '|', '\\', '/', '+', ',', '^', '$', '@', '!':
 		for n = 1; n < 2 && e+n < len(t.s) && t.s[e+n] == c; n++ {
 		}
 		if c == '-' && e+1 < len(t.s) && t.s[e+1] == '\n' { // a word broken at the end of a line
 			for n = 2; n < 16 && e+n < len(t.s) && t.s[e+n] == ' '; n++ {
 			}
 		}
+	case '"', '\'':
+		n = literalGap(t.s[e:])
 	case '<':
 		if n = tagLength(t.s[e:]); n > 0 && !t.parts {
 			t.marker(c, e, e+1)
@@ -39,6 +41,21 @@ func (t *tokenizer) joint(e int, single bool) int {
 	t.joiner = c
 	t.escaped = c == '\\' && n == 1 && strings.IndexByte("nrt", t.s[e+1]) >= 0
 	return n
+}
+
+// literalGap returns the length of what joins two string literals of a program, or of the one quotation mark, that s begins with.
+func literalGap(s string) int {
+	const most = 16
+	for n := 1; n < len(s) && n < most; n++ {
+		switch s[n] {
+		case ' ', '+', '.', '&', '\n', '\t':
+		case s[0]:
+			return n + 1
+		default:
+			return 1
+		}
+	}
+	return 1
 }
 
 // tagLength returns the length of the HTML tag or comment that s begins with, 0 if it begins with none that is short.

@@ -47,7 +47,9 @@ func (r *run) runs(l *layer) {
 		case c == '=' && b.start >= 0 && !b.broken:
 			b.buf = append(b.buf, '=')
 			i++
-			b.end = i
+			if b.end = i; b.plain == 0 {
+				b.coded, b.codedEnd = len(b.buf), i
+			}
 		default:
 			i = b.between(i)
 		}

@@ -213,10 +213,7 @@ func (t *tokenizer) inWord(w *word, i, j int) int {
 		case c == '\'' && j > i && j+1 < len(t.s) && alnum(t.s[j+1]):
 			return 1
 		case c == 0x1B:
-			if n := t.control(j+1) - j; n > 1 {
-				return n
-			}
-			return t.unseen(1)
+			return t.unseen(t.control(j+1) - j)
 		case invisible(rune(c)):
 			return t.unseen(1)
 		}
@@ -293,6 +290,9 @@ func (t *tokenizer) resolve(w word, start int) {
 	}
 	if !ok && w.digits > 0 && w.letters > 0 && w.end-start <= t.dict.longest {
 		m, ok = t.leet(t.s[start:w.end])
+	}
+	if !ok && w.end < len(t.s) && t.s[w.end] == '$' {
+		m, ok = t.dict.find(w.hash.add(symbolLetter('$')))
 	}
 	if n := w.letters + w.digits; !ok && n >= longWord && n == w.end-start && w.digits < 2*w.letters && !w.capital {
 		t.pieces = append(t.pieces, span{int32(start), int32(min(w.end, start+longestWord))}) // for gather alone
