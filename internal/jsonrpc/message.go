@@ -112,8 +112,8 @@ func (m *Message) checkResponse(_ []byte, hasID bool) error {
 
 func (m *Message) checkCall(method []byte, hasID bool) error {
 	var ok bool
-	if m.Method, ok = Unquote(method); !ok {
-		return invalid(`the member "method" is not a string`)
+	if m.Method, ok = Unquote(method); !ok || m.Method == "" {
+		return invalid(`the member "method" is not a string, or empty`)
 	}
 	if m.Result != nil || m.Error != nil {
 		return invalid("this is both a request and a response")

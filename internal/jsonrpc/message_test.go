@@ -85,6 +85,7 @@ func TestParse_rejects(t *testing.T) {
 		{"params are a string", `{"jsonrpc":"2.0","id":1,"method":"m","params":"x"}`, jsonrpc.InvalidRequest},
 		{"params are null", `{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.InvalidRequest},
 		{"method is a number", `{"jsonrpc":"2.0","id":1,"method":1}`, jsonrpc.InvalidRequest},
+		{"method is empty", `{"jsonrpc":"2.0","id":1,"method":""}`, jsonrpc.InvalidRequest},
 		{"request and response", `{"jsonrpc":"2.0","id":1,"method":"m","result":1}`, jsonrpc.InvalidRequest},
 		{"result and error", `{"jsonrpc":"2.0","id":1,"result":1,"error":{}}`, jsonrpc.InvalidRequest},
 		{"neither", `{"jsonrpc":"2.0","id":1}`, jsonrpc.InvalidRequest},
