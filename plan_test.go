@@ -1,0 +1,310 @@
+package counterfoil_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/counterfoil/counterfoil"
+)
+
+// twoSteps returns a plan of two steps on one source and a policy that has room for it.
+func twoSteps() (plan, policy doc) {
+	p, pol := onePlanOf(step(operation()), step(operation())), wide()
+	inside(p, "steps", 1).(doc)["id"] = "query-again"
+	return p, pol
+}
+
+func onePlanOf(steps ...any) doc {
+	p := plan()
+	p["steps"] = steps
+	return p
+}
+
+func wide() doc {
+	p := policy()
+	p["maxSteps"], p["maxRows"], p["maxBytes"] = 128, 100_000, 100_000_000
+	return p
+}
+
+func TestParsePlan(t *testing.T) {
+	t.Parallel()
+	p := mustPlan(t, plan())
+	op := operation()
+	s := step(op)
+	if p.ID() != "plan-1" || p.Tenant() != "acme" || p.Audience() != "log.example.test" || p.Actor() != "agent:planner" {
+		t.Errorf("got %s %s %s %s", p.ID(), p.Tenant(), p.Audience(), p.Actor())
+	}
+	if got := p.Digest().String(); got != digestOf("plan", plan()) {
+		t.Errorf("digest %s", got)
+	}
+	if d := cmp.Diff(string(canonical(plan())), string(p.Canonical())); d != "" {
+		t.Error(d)
+	}
+	digest := func(v any) counterfoil.Digest {
+		d, err := counterfoil.ParseDigest(v.(string))
+		noError(t, err)
+		return d
+	}
+	want := []counterfoil.Step{{
+		ID: "query-incidents", Tool: "query", Effect: counterfoil.EffectRead, QueryPlanID: "tools/call",
+		Fingerprint: digest(inside(op, "queryPlan", "fingerprint")), ParametersDigest: digest(s["parametersDigest"]),
+		InputDigest: digest(s["inputDigest"]), Fields: []string{"OBJECTID", "status"}, Rows: 100, Bytes: 50_000,
+		Source: counterfoil.Source{
+			ID: "incidents", SchemaVersion: "schema-7", SourceVersion: "snapshot-9", Scopes: []string{"incidents:read"},
+			DataMode: counterfoil.DataLive, ObservedAt: at(19, 59, 30, 0), Attribution: "Incident service",
+		},
+	}}
+	if d := cmp.Diff(want, p.Steps()); d != "" {
+		t.Error(d)
+	}
+	p.Steps()[0].Fields[0], p.Steps()[0].Source.Scopes[0] = "password", "admin"
+	p.Canonical()[0] = 'x'
+	if d := cmp.Diff(want, p.Steps()); d != "" {
+		t.Errorf("the plan changed: %s", d)
+	}
+}
+
+// The order in which lists and members are written down does not matter; what they say does.
+func TestParsePlan_equivalence(t *testing.T) {
+	t.Parallel()
+	p := plan()
+	inside(p, "steps", 0).(doc)["fields"] = list{"status", "OBJECTID"}
+	if mustPlan(t, p).Digest() != mustPlan(t, plan()).Digest() {
+		t.Error("the order of fields changed the digest")
+	}
+	p = plan()
+	inside(p, "steps", 0, "source").(doc)["authorizationScope"] = list{"b", "a", "\U0001f600", "\uffee"}
+	q := plan()
+	inside(q, "steps", 0, "source").(doc)["authorizationScope"] = list{"a", "b", "\U0001f600", "\uffee"}
+	one, two := mustPlan(t, p), mustPlan(t, q)
+	if one.Digest() != two.Digest() {
+		t.Error("the order of scopes changed the digest")
+	}
+	if !strings.Contains(string(one.Canonical()), `["a","b","😀","`+"\uffee"+`"]`) {
+		t.Errorf("scopes are not in UTF-16 order: %s", one.Canonical())
+	}
+	p = plan()
+	p["actor"] = "agent:other"
+	if mustPlan(t, p).Digest() == mustPlan(t, plan()).Digest() {
+		t.Error("two actors have one digest")
+	}
+	op := operation()
+	op["parameters"] = doc{"where": "status = 'closed'"}
+	refreshOperation(op)
+	if step(op)["inputDigest"] == step(operation())["inputDigest"] {
+		t.Error("two operations have one input digest")
+	}
+	p, q = twoSteps()
+	again, _ := twoSteps()
+	slices.Reverse(again["steps"].(list))
+	if mustPlan(t, p).Digest() == mustPlan(t, again).Digest() {
+		t.Error("the order of steps did not change the digest")
+	}
+	_ = q
+}
+
+func TestParsePlan_rejects(t *testing.T) {
+	t.Parallel()
+	many := func(n int) list {
+		out := list{}
+		for i := range n {
+			out = append(out, fmt.Sprintf("f%03d", i))
+		}
+		return out
+	}
+	for name, f := range map[string]func(p, s doc){
+		"a query plan of another id than was digested": func(_, s doc) { s["queryPlan"].(doc)["id"] = "tools/other" },
+		"another fingerprint than was digested":        func(_, s doc) { s["queryPlan"].(doc)["fingerprint"] = digestOf("arguments", 1) },
+		"other parameters than were digested":          func(_, s doc) { s["parametersDigest"] = digestOf("parameters", 1) },
+		"another tool than was digested":               func(_, s doc) { s["tool"] = "applyEdits" },
+		"another effect than was digested":             func(_, s doc) { s["effect"] = "mutation" },
+		"other fields than were digested":              func(_, s doc) { s["fields"] = list{"status"} },
+		"another source than was digested":             func(_, s doc) { s["source"].(doc)["id"] = "other" },
+		"an effect that is none":                       func(_, s doc) { s["effect"] = "write"; refreshStep(s) },
+		"an effect in another case":                    func(_, s doc) { s["effect"] = "Read"; refreshStep(s) },
+		"an empty effect":                              func(_, s doc) { s["effect"] = ""; refreshStep(s) },
+		"a data mode that is none":                     func(_, s doc) { inside(s, "source", "provenance").(doc)["dataMode"] = "Live" },
+		"a field twice":                                func(_, s doc) { s["fields"] = list{"status", "status"} },
+		"513 fields":                                   func(_, s doc) { s["fields"] = many(513); refreshStep(s) },
+		"no scope":                                     func(_, s doc) { s["source"].(doc)["authorizationScope"] = list{} },
+		"129 scopes":                                   func(_, s doc) { s["source"].(doc)["authorizationScope"] = many(129) },
+		"a scope twice":                                func(_, s doc) { s["source"].(doc)["authorizationScope"] = list{"a", "b", "a"} },
+		"a citation with a credential": func(_, s doc) {
+			inside(s, "source", "provenance").(doc)["citations"] = list{doc{"uri": "https://data.example.test/incidents?access_token=secret"}}
+		},
+		"a citation": func(_, s doc) {
+			inside(s, "source", "provenance").(doc)["citations"] = list{doc{"uri": "https://data.example.test/incidents"}}
+		},
+		"no step":                          func(p, _ doc) { p["steps"] = list{} },
+		"129 steps":                        func(p, s doc) { p["steps"] = slices.Repeat(list{s}, 129) },
+		"two steps of one id":              func(p, s doc) { p["steps"] = list{s, s} },
+		"another kind":                     func(p, _ doc) { p["kind"] = "counterfoil.policy" },
+		"another version":                  func(p, _ doc) { p["version"] = "1.1" },
+		"a version in other words":         func(p, _ doc) { p["version"] = "1" },
+		"an actor with a hidden character": func(p, _ doc) { p["actor"] = "agent:\u200bplanner" },
+		"a tool name with a bidi control":  func(_, s doc) { s["tool"] = "query\u202e"; refreshStep(s) },
+		"negative rows":                    func(_, s doc) { s["limits"].(doc)["rows"] = -1 },
+		"the source's id in another case":  func(_, s doc) { s["source"].(doc)["id"] = "Incidents" },
+		"an input digest in upper case":    func(_, s doc) { s["inputDigest"] = strings.ToUpper(s["inputDigest"].(string)) },
+		"an input digest of nothing":       func(_, s doc) { s["inputDigest"] = "sha256:" + strings.Repeat("0", 64) },
+		"an empty model":                   func(p, _ doc) { p["model"] = "" },
+		"a null provider":                  func(p, _ doc) { p["provider"] = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := plan()
+			f(p, inside(p, "steps", 0).(doc))
+			wantCode(t, drop(counterfoil.ParsePlan)(canonical(p)), counterfoil.CodeInvalidInput)
+		})
+	}
+	t.Run("one source described in two ways", func(t *testing.T) {
+		t.Parallel()
+		p, _ := twoSteps()
+		inside(p, "steps", 1, "source").(doc)["sourceVersion"] = "snapshot-10"
+		err := drop(counterfoil.ParsePlan)(canonical(p))
+		wantCode(t, err, counterfoil.CodeInvalidInput)
+		if !strings.Contains(err.Error(), "/steps/1/source: the plan describes one source in two ways") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestParsePlan_atTheLimits(t *testing.T) {
+	t.Parallel()
+	steps := list{}
+	for i := range 128 {
+		op := operation()
+		op["sourceId"] = fmt.Sprintf("source-%d", i)
+		s := step(op)
+		s["id"] = fmt.Sprintf("step-%d", i)
+		s["source"].(doc)["id"] = op["sourceId"]
+		refreshStep(s)
+		steps = append(steps, s)
+	}
+	p := mustPlan(t, onePlanOf(steps...))
+	if len(p.Steps()) != 128 {
+		t.Errorf("%d steps", len(p.Steps()))
+	}
+	s := step(operation())
+	fields, scopes := list{}, list{}
+	for i := range 512 {
+		fields = append(fields, fmt.Sprintf("f%d", i))
+		if i < 128 {
+			scopes = append(scopes, fmt.Sprintf("s%d", i))
+		}
+	}
+	s["fields"], s["source"].(doc)["authorizationScope"] = fields, scopes
+	refreshStep(s)
+	mustPlan(t, onePlanOf(s))
+}
+
+func TestEffect_Class(t *testing.T) {
+	t.Parallel()
+	want := map[counterfoil.Effect]counterfoil.Class{
+		"read": "read", "render": "read", "mutation": "write", "publish": "write", "share": "write", "realtime": "write",
+		"job": "write", "destructive": "destructive",
+	}
+	for _, e := range counterfoil.Effects() {
+		if e.Class() != want[e] {
+			t.Errorf("%s is %s", e, e.Class())
+		}
+	}
+	if len(counterfoil.Effects()) != len(want) {
+		t.Errorf("%d effects", len(want))
+	}
+	for _, e := range []counterfoil.Effect{"", "Read", "write"} {
+		if e.Class() != counterfoil.ClassDestructive {
+			t.Errorf("%q is %s", e, e.Class())
+		}
+	}
+}
+
+func TestParsePolicy_rejects(t *testing.T) {
+	t.Parallel()
+	many := func(n int) doc {
+		out := doc{}
+		for i := range n {
+			out[fmt.Sprintf("source-%d", i)] = sourcePolicy()
+		}
+		return out
+	}
+	for name, f := range map[string]func(p, s doc){
+		"no tools":                 func(p, _ doc) { p["allowedTools"] = list{} },
+		"no sources":               func(p, _ doc) { p["sources"] = doc{} },
+		"129 sources":              func(p, _ doc) { p["sources"] = many(129) },
+		"no effects":               func(p, _ doc) { p["allowedEffects"] = list{} },
+		"an effect twice":          func(p, _ doc) { p["allowedEffects"] = list{"read", "read"} },
+		"an unknown effect":        func(p, _ doc) { p["allowedEffects"] = list{"read", "*"} },
+		"no data modes":            func(_, s doc) { s["dataModes"] = list{} },
+		"an unknown data mode":     func(_, s doc) { s["dataModes"] = list{"any"} },
+		"no scopes":                func(_, s doc) { s["authorizationScope"] = list{} },
+		"no schema versions":       func(_, s doc) { s["schemaVersions"] = list{} },
+		"no source versions":       func(_, s doc) { s["sourceVersions"] = list{} },
+		"a source with a bad name": func(p, _ doc) { p["sources"] = doc{"a\u200b": sourcePolicy()} },
+		"a source without a name":  func(p, _ doc) { p["sources"] = doc{"": sourcePolicy()} },
+		"no step":                  func(p, _ doc) { p["maxSteps"] = 0 },
+		"129 steps":                func(p, _ doc) { p["maxSteps"] = 129 },
+		"513 fields":               func(p, _ doc) { p["maxFieldsPerStep"] = 513 },
+		"129 scopes":               func(p, _ doc) { p["maxAuthorizationScopesPerSource"] = 129 },
+		"no scope":                 func(p, _ doc) { p["maxAuthorizationScopesPerSource"] = 0 },
+		"parameter bytes":          func(p, _ doc) { p["maxOperationParameterBytes"] = 16<<20 + 1 },
+		"parameter values":         func(p, _ doc) { p["maxOperationParameterNodes"] = 1_000_001 },
+		"parameter depth":          func(p, _ doc) { p["maxOperationParameterDepth"] = 65 },
+		"no parameters":            func(p, _ doc) { p["maxOperationParameterNodes"] = 0 },
+		"a negative skew":          func(p, _ doc) { p["maxClockSkewMs"] = -1 },
+		"a skew above five minutes": func(p, _ doc) {
+			p["maxClockSkewMs"] = 300_001
+		},
+		"a skew of ten years":                          func(p, _ doc) { p["maxClockSkewMs"] = int64(10 * 365 * 24 * time.Hour / time.Millisecond) },
+		"no lifetime":                                  func(p, _ doc) { p["maxApprovalLifetimeMs"] = 0 },
+		"a lifetime above a week":                      func(p, _ doc) { p["maxApprovalLifetimeMs"] = 7*24*3600*1000 + 1 },
+		"an age without end":                           func(_, s doc) { s["maxProvenanceAgeMs"] = int64(9007199254740991) },
+		"a list that isn't sorted of itself but twice": func(p, _ doc) { p["allowedTools"] = list{"b", "a", "b"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := fullPolicy()
+			f(p, inside(p, "sources", "incidents").(doc))
+			wantCode(t, drop(counterfoil.ParsePolicy)(canonical(p)), counterfoil.CodeInvalidInput)
+		})
+	}
+	p := fullPolicy()
+	p["sources"] = many(128)
+	p["maxSteps"], p["maxClockSkewMs"], p["maxApprovalLifetimeMs"] = 128, 300_000, 7*24*3600*1000
+	p["maxOperationParameterBytes"], p["maxOperationParameterNodes"], p["maxOperationParameterDepth"] = 16<<20, 1_000_000, 64
+	p["allowedEffects"] = list{"share", "read", "render", "mutation", "publish", "realtime", "job", "destructive"}
+	pol := mustPolicy(t, p)
+	slices.SortFunc(p["allowedEffects"].(list), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	if pol.Digest().String() != digestOf("policy", p) {
+		t.Error("the policy's digest is another")
+	}
+	if d := cmp.Diff(string(canonical(p)), string(pol.Canonical())); d != "" {
+		t.Error(d)
+	}
+}
+
+// Absent allowedEffects means read alone, and says so in other bytes than the explicit list.
+func TestParsePolicy_defaults(t *testing.T) {
+	t.Parallel()
+	explicit := policy()
+	explicit["allowedEffects"] = list{"read"}
+	if mustPolicy(t, policy()).Digest() == mustPolicy(t, explicit).Digest() {
+		t.Error("two documents have one digest")
+	}
+	_, err := mustPlan(t, plan()).DryRun(mustPolicy(t, explicit), now())
+	noError(t, err)
+	for _, e := range counterfoil.Effects()[1:] {
+		op := operation()
+		op["effect"] = string(e)
+		_, err := mustPlan(t, onePlanOf(step(op))).DryRun(mustPolicy(t, policy()), now())
+		wantCode(t, err, counterfoil.CodePolicyDenied)
+		explicit["allowedEffects"] = list{string(e)}
+		_, err = mustPlan(t, onePlanOf(step(op))).DryRun(mustPolicy(t, explicit), now())
+		noError(t, err)
+	}
+}
