@@ -1,0 +1,70 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/sqlite"
+	"github.com/counterfoil/counterfoil/internal/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		return backend{filepath.Join(t.TempDir(), "test.db")}
+	})
+}
+
+type backend struct{ path string }
+
+func options(now func() time.Time) sqlite.Options {
+	return sqlite.Options{Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Now: now}
+}
+
+func (b backend) Open(t *testing.T, now func() time.Time, fault func(storetest.Stage) error) storetest.Store {
+	t.Helper()
+	o := options(now)
+	if fault != nil {
+		o = o.Faulty(func(stage string) error { return fault(storetest.Stage(stage)) })
+	}
+	return open(t, b.path, o)
+}
+
+func open(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (b backend) Log(t *testing.T, s storetest.Store, tenant string) []storetest.Event {
+	t.Helper()
+	return readLog(t, s.(*sqlite.Store), tenant)
+}
+
+func readLog(t testing.TB, s *sqlite.Store, tenant string) []storetest.Event {
+	t.Helper()
+	var log []storetest.Event
+	for after := int64(0); ; {
+		page, err := s.Events(t.Context(), tenant, after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page {
+			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: e.Digest})
+		}
+		if len(page) == 0 {
+			return log
+		}
+		after = page[len(page)-1].Sequence
+	}
+}

@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+)
+
+// Rule implements gateway.Rulings.
+func (s *Store) Rule(ctx context.Context, r gateway.Ruling) error {
+	if (r.To != gateway.Approved && r.To != gateway.Denied) || len(r.Decision) == 0 || r.By == "" || r.At.IsZero() {
+		return fail(counterfoil.CodeInvalidInput, "the ruling is not complete", nil)
+	}
+	if r.To == gateway.Approved && !r.ExpiresAt.After(r.At) {
+		return fail(counterfoil.CodeInvalidInput, "the approval ends before it begins", nil)
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`UPDATE requests SET state = ?, decision = ?, decided_by = ?, decided = ?, reason = ?,
+			expires = CASE ? WHEN 'approved' THEN ? ELSE expires END
+			WHERE tenant = ? AND id = ? AND state = 'pending' AND expires > ?`,
+			string(r.To), r.Decision, r.By, millis(r.At), r.Reason, string(r.To), millis(r.ExpiresAt), r.Tenant, r.ID, millis(r.At))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return t.lost(r)
+		}
+		return t.append(r.Tenant, r.Event, s.o.Now())
+	})
+}
+
+// lost says why a ruling was not taken: a request that is still pending has run out.
+func (t *tx) lost(r gateway.Ruling) error {
+	row, err := t.request(r.Tenant, r.ID)
+	if err != nil {
+		return err
+	}
+	if row.State == gateway.Pending {
+		row.State = gateway.Expired
+	}
+	return &gateway.ConflictError{State: row.State}
+}
+
+// Lapse implements gateway.Rulings.
+func (s *Store) Lapse(ctx context.Context, tenant, id string, to gateway.State, cause string, e counterfoil.Event) error {
+	if to != gateway.Void && to != gateway.Expired && to != gateway.Cancelled {
+		return fail(counterfoil.CodeInvalidInput, "a request does not lapse into that state", nil)
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`UPDATE requests SET state = ?, cause = ? WHERE tenant = ? AND id = ? AND state IN ('pending', 'approved')`,
+			string(to), cause, tenant, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return t.conflict(tenant, id)
+		}
+		return t.append(tenant, e, s.o.Now())
+	})
+}
+
+// Requests implements gateway.Rulings.
+func (s *Store) Requests(ctx context.Context, tenant string, state gateway.State, after string, limit int) ([]gateway.RequestRow, error) {
+	before, err := s.before(ctx, `SELECT number FROM requests WHERE tenant = ? AND id = ?`, tenant, after)
+	if err != nil {
+		return nil, err
+	}
+	query := `SELECT ` + requestColumns + ` FROM requests WHERE tenant = ? AND number < ?`
+	args := []any{tenant, before}
+	if state != "" {
+		query += ` AND state = ?`
+		args = append(args, string(state))
+	}
+	return list(ctx, s, query+` ORDER BY number DESC LIMIT ?`, append(args, page(limit)), scanListed)
+}
+
+// causeDied is the cause of a request that lapsed because the process that waited for it died.
+const causeDied = "the caller's process ended"
+
+// A ref names a request.
+type ref struct{ tenant, id string }
+
+func scanRef(r scanner) (ref, error) {
+	var x ref
+	err := r.Scan(&x.tenant, &x.id)
+	return x, err
+}
+
+// Sweep implements gateway.Rulings. It moves at most maxPage requests at once. As it is called all the time, it looks
+// first and takes the write lock only when there is something to do.
+func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow, error) {
+	dead, err := s.deadProcesses(ctx, `SELECT DISTINCT process FROM waiters`)
+	if err != nil {
+		return nil, err
+	}
+	if len(dead) == 0 {
+		var due bool
+		err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE state IN ('pending', 'approved') AND expires <= ?1)
+			OR EXISTS (SELECT 1 FROM requests WHERE answer IS NOT NULL AND keep_until <= ?1)
+			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1)`, []any{millis(now)}, &due)
+		if err != nil || !due {
+			return nil, err
+		}
+	}
+	var moved []gateway.RequestRow
+	err = s.commit(ctx, func(t *tx) (err error) {
+		moved, err = t.sweep(now, dead)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return moved, nil
+}
+
+func (t *tx) sweep(now time.Time, dead []string) ([]gateway.RequestRow, error) {
+	moved, err := rows(t, `UPDATE requests SET state = 'expired' WHERE number IN (
+		SELECT number FROM requests WHERE state IN ('pending', 'approved') AND expires <= ? LIMIT ?) RETURNING tenant, id`,
+		[]any{millis(now), maxPage}, scanRef)
+	if err != nil {
+		return nil, err
+	}
+	for _, process := range dead {
+		left, err := rows(t, `DELETE FROM waiters WHERE process = ? RETURNING tenant, request`, []any{process}, scanRef)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range left {
+			if gone, err := t.forsake(r.tenant, r.id, causeDied); err != nil {
+				return nil, err
+			} else if gone {
+				moved = append(moved, r)
+			}
+		}
+	}
+	if _, err := t.exec(`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= ?`, millis(now)); err != nil {
+		return nil, err
+	}
+	if _, err := t.exec(`DELETE FROM secrets WHERE expires <= ?`, millis(now)); err != nil {
+		return nil, err
+	}
+	var out []gateway.RequestRow
+	for _, r := range moved {
+		found, err := rows(t, `SELECT `+requestColumns+` FROM requests WHERE tenant = ? AND id = ?`, []any{r.tenant, r.id}, scanListed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}

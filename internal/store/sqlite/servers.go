@@ -1,0 +1,127 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+)
+
+const selectServer = `SELECT tenant, id, name, identity, tools, pins, classes, decision, seen FROM servers`
+
+func scanServer(r scanner) (gateway.ServerRow, error) {
+	var x gateway.ServerRow
+	var seen int64
+	err := r.Scan(&x.Tenant, &x.ID, &x.Name, &x.Identity, &x.Tools, &x.Pins, &x.Classes, &x.Decision, &seen)
+	x.SeenAt = instant(seen)
+	return x, err
+}
+
+// Server implements gateway.Servers.
+func (s *Store) Server(ctx context.Context, tenant, id string) (gateway.ServerRow, error) {
+	row, err := scanServer(s.read.QueryRowContext(ctx, selectServer+` WHERE tenant = ? AND id = ?`, tenant, id))
+	if err != nil {
+		return gateway.ServerRow{}, readError(err)
+	}
+	return row, nil
+}
+
+// Servers implements gateway.Servers. The newest seen comes first.
+func (s *Store) Servers(ctx context.Context, tenant string) ([]gateway.ServerRow, error) {
+	return list(ctx, s, selectServer+` WHERE tenant = ? ORDER BY seen DESC, id LIMIT ?`, []any{tenant, maxPage}, scanServer)
+}
+
+// SeeServer implements gateway.Servers.
+func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.ServerRow, error) {
+	if row.Tenant == "" || row.ID == "" || row.Identity == nil || row.Tools == nil {
+		return gateway.ServerRow{}, fail(counterfoil.CodeInvalidInput, "the server's record is not complete", nil)
+	}
+	var out gateway.ServerRow
+	err := s.commit(ctx, func(t *tx) error {
+		known, err := t.server(row.Tenant, row.ID)
+		if err != nil && !errors.Is(err, gateway.ErrNotFound) {
+			return err
+		}
+		pins, err := mergePins(known.Pins, row.Pins)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO servers (tenant, id, name, identity, tools, pins, seen) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (tenant, id) DO UPDATE SET name = excluded.name, tools = excluded.tools, pins = excluded.pins, seen = excluded.seen`,
+			row.Tenant, row.ID, row.Name, row.Identity, row.Tools, pins, millis(row.SeenAt)); err != nil {
+			return err
+		}
+		out, err = t.server(row.Tenant, row.ID)
+		return err
+	})
+	if err != nil {
+		return gateway.ServerRow{}, err
+	}
+	return out, nil
+}
+
+func (t *tx) server(tenant, id string) (gateway.ServerRow, error) {
+	found, err := rows(t, selectServer+` WHERE tenant = ? AND id = ?`, []any{tenant, id}, scanServer)
+	if err != nil {
+		return gateway.ServerRow{}, err
+	}
+	if len(found) == 0 {
+		return gateway.ServerRow{}, gateway.ErrNotFound
+	}
+	return found[0], nil
+}
+
+// mergePins adds to the known pins those of tools that they lack. A pin that is there is never changed.
+func mergePins(known, seen []byte) ([]byte, error) {
+	pins, err := parsePins(seen)
+	if err != nil {
+		return nil, err
+	}
+	old, err := parsePins(known)
+	if err != nil {
+		return nil, err
+	}
+	for tool, digest := range old {
+		pins[tool] = digest
+	}
+	b, err := json.Marshal(pins)
+	if err != nil {
+		return nil, fail(counterfoil.CodeInternal, "the pins could not be written down", err)
+	}
+	return counterfoil.Canonicalize(b)
+}
+
+func parsePins(b []byte) (map[string]string, error) {
+	pins := map[string]string{}
+	if b == nil {
+		return pins, nil
+	}
+	if err := json.Unmarshal(b, &pins); err != nil || pins == nil {
+		return nil, fail(counterfoil.CodeInvalidInput, "pins are an object of digests by tool", err)
+	}
+	return pins, nil
+}
+
+// ClassifyServer implements gateway.Servers.
+func (s *Store) ClassifyServer(ctx context.Context, row gateway.ServerRow, e counterfoil.Event) error {
+	if len(row.Classes) == 0 || len(row.Decision) == 0 || len(row.Pins) == 0 {
+		return fail(counterfoil.CodeInvalidInput, "a classification has classes, pins and a decision", nil)
+	}
+	if _, err := parsePins(row.Pins); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`UPDATE servers SET classes = ?, decision = ?, pins = ? WHERE tenant = ? AND id = ?`,
+			row.Classes, row.Decision, row.Pins, row.Tenant, row.ID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return gateway.ErrNotFound
+		}
+		return t.append(row.Tenant, e, s.o.Now())
+	})
+}

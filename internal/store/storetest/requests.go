@@ -1,0 +1,560 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+)
+
+const (
+	requestLife = 15 * time.Minute
+	coolDown    = 10 * time.Minute
+)
+
+// attachment is the n-th caller's of a key.
+func attachment(t *testing.T, clock *Clock, key, n string) gateway.Attachment {
+	t.Helper()
+	now := clock.Now()
+	return gateway.Attachment{
+		New: gateway.RequestRow{
+			ID: "apr-" + key + n, Tenant: Tenant, Requester: actor, Key: key, State: gateway.Pending, Upstream: "files", Tool: tool,
+			Effect: "mutation", Details: []byte("sealed " + key), CreatedAt: now, ExpiresAt: now.Add(requestLife),
+		},
+		Waiter: "w-" + key + n, Now: now, CoolDown: coolDown, Cap: 5, Opened: event(t, counterfoil.PhaseRequested, "apr-"+key+n),
+	}
+}
+
+func attach(t *testing.T, s Store, clock *Clock, key, n string) gateway.RequestRow {
+	t.Helper()
+	row, err := s.Attach(t.Context(), attachment(t, clock, key, n))
+	must(t, err)
+	return row
+}
+
+func ruling(t *testing.T, clock *Clock, id string, to gateway.State) gateway.Ruling {
+	t.Helper()
+	phase := counterfoil.PhaseApproved
+	if to == gateway.Denied {
+		phase = counterfoil.PhaseDenied
+	}
+	return gateway.Ruling{
+		Tenant: Tenant, ID: id, To: to, Decision: []byte("decision on " + id), By: "person:ada", Reason: "because", At: clock.Now(),
+		ExpiresAt: clock.Now().Add(5 * time.Minute), Event: event(t, phase, id),
+	}
+}
+
+func wantState(t *testing.T, s Store, id string, want gateway.State) gateway.RequestRow {
+	t.Helper()
+	row, err := s.Request(t.Context(), Tenant, id)
+	must(t, err)
+	if row.State != want {
+		t.Fatalf("%s is %s, not %s", id, row.State, want)
+	}
+	return row
+}
+
+func testAttach(t *testing.T, b Backend) {
+	clock := NewClock()
+	s, other := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	row := attach(t, s, clock, "k", "1")
+	want := attachment(t, clock, "k", "1").New
+	if !reflect.DeepEqual(row, want) {
+		t.Fatalf("%+v, not %+v", row, want)
+	}
+	wantPhases(t, b, s, "requested")
+	// The same key, from another process: the same request, no event.
+	if row := attach(t, other, clock, "k", "2"); !reflect.DeepEqual(row, want) {
+		t.Fatalf("%+v, not %+v", row, want)
+	}
+	wantPhases(t, b, s, "requested")
+	if row := attach(t, s, clock, "l", "1"); row.ID != "apr-l1" {
+		t.Fatalf("another key got %s", row.ID)
+	}
+	// A waiter's id is good for one.
+	if _, err := s.Attach(t.Context(), attachment(t, clock, "k", "1")); err == nil {
+		t.Fatal("a waiter was counted twice")
+	}
+	for name, spoil := range map[string]func(*gateway.Attachment){
+		"tenant": func(a *gateway.Attachment) { a.New.Tenant = "" }, "id": func(a *gateway.Attachment) { a.New.ID = "" },
+		"key": func(a *gateway.Attachment) { a.New.Key = "" }, "waiter": func(a *gateway.Attachment) { a.Waiter = "" },
+		"end": func(a *gateway.Attachment) { a.New.ExpiresAt = a.Now }, "now": func(a *gateway.Attachment) { a.Now = time.Time{} },
+		"event": func(a *gateway.Attachment) { a.New.Tenant, a.New.Key = "other", "x" },
+	} {
+		a := attachment(t, clock, "m", "1")
+		spoil(&a)
+		if _, err := s.Attach(t.Context(), a); !errors.Is(err, counterfoil.CodeInvalidInput) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Past its end it is expired first, by whoever comes.
+	clock.Move(requestLife - time.Millisecond)
+	if row := attach(t, s, clock, "k", "3"); row.ID != "apr-k1" {
+		t.Fatalf("a live request was not found: %s", row.ID)
+	}
+	clock.Move(time.Millisecond)
+	if row := attach(t, s, clock, "k", "4"); row.ID != "apr-k4" || row.State != gateway.Pending {
+		t.Fatalf("%+v", row)
+	}
+	wantState(t, s, "apr-k1", gateway.Expired)
+}
+
+func testCap(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	for i := range 5 {
+		attach(t, s, clock, fmt.Sprint("k", i), "-1")
+	}
+	if _, err := s.Attach(t.Context(), attachment(t, clock, "k9", "-1")); !errors.Is(err, gateway.ErrTooMany) {
+		t.Fatal(err)
+	}
+	if n := len(check(t, b, s)); n != 5 {
+		t.Fatalf("%d events", n)
+	}
+	attach(t, s, clock, "k0", "-2") // joining is free
+	none := attachment(t, clock, "k9", "-1")
+	none.Cap = 0
+	if _, err := s.Attach(t.Context(), none); !errors.Is(err, gateway.ErrTooMany) {
+		t.Fatal(err)
+	}
+	must(t, s.Lapse(t.Context(), Tenant, "apr-k0-1", gateway.Cancelled, "x", event(t, counterfoil.PhaseLapsed, "apr-k0-1")))
+	attach(t, s, clock, "k9", "-1")
+	// Those that ran out do not count, swept or not.
+	clock.Move(requestLife)
+	attach(t, s, clock, "k10", "-1")
+}
+
+func testCoolDown(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "k", "1")
+	clock.Move(time.Second)
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Denied)))
+	clock.Move(coolDown - time.Millisecond)
+	row := attach(t, s, clock, "k", "2")
+	if row.ID != "apr-k1" || row.State != gateway.Denied || row.Reason != "because" {
+		t.Fatalf("%+v", row)
+	}
+	clock.Move(time.Millisecond)
+	if row := attach(t, s, clock, "k", "2"); row.ID != "apr-k2" || row.State != gateway.Pending {
+		t.Fatalf("%+v", row) // the waiter was not counted in before
+	}
+	wantPhases(t, b, s, "requested", "denied", "requested")
+}
+
+// Identical calls that come at once make one request.
+func testAttachContenders(t *testing.T, b Backend) {
+	clock := NewClock()
+	stores := []Store{b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)}
+	ids := make([]string, 48)
+	var wg sync.WaitGroup
+	for i := range ids {
+		a := attachment(t, clock, "k", fmt.Sprint(i))
+		wg.Go(func() {
+			row, err := stores[i%len(stores)].Attach(t.Context(), a)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = row.ID
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatal(ids)
+		}
+	}
+	wantPhases(t, b, stores[0], "requested")
+}
+
+func testAnswer(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "k", "1")
+	row, err := s.Answer(t.Context(), Tenant, "apr-k1", "w-k1")
+	must(t, err)
+	if row.State != gateway.Pending || !row.Answered {
+		t.Fatalf("%+v", row)
+	}
+	// Who was told to come back is waited for, whoever else leaves.
+	attach(t, s, clock, "k", "2")
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k2", "gone"))
+	wantState(t, s, "apr-k1", gateway.Pending)
+	if row := attach(t, s, clock, "k", "3"); row.ID != "apr-k1" || !row.Answered {
+		t.Fatalf("the retry got %+v", row)
+	}
+	// Decided in the same moment: the waiter stays, and learns of it.
+	attach(t, s, clock, "l", "1")
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-l1", gateway.Approved)))
+	row, err = s.Answer(t.Context(), Tenant, "apr-l1", "w-l1")
+	must(t, err)
+	if row.State != gateway.Approved || row.Answered {
+		t.Fatalf("%+v", row)
+	}
+	must(t, s.Leave(t.Context(), Tenant, "apr-l1", "w-l1", "gone"))
+	wantState(t, s, "apr-l1", gateway.Void)
+	if _, err := s.Answer(t.Context(), Tenant, "apr-none", "w"); !errors.Is(err, gateway.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func testLeave(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "k", "1")
+	attach(t, s, clock, "k", "2")
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k1", "one left"))
+	wantState(t, s, "apr-k1", gateway.Pending)
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k1", "one left twice"))
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-stranger", "never was there"))
+	wantState(t, s, "apr-k1", gateway.Pending)
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k2", "both left"))
+	if row := wantState(t, s, "apr-k1", gateway.Cancelled); row.Cause != "both left" {
+		t.Fatalf("cause %q", row.Cause)
+	}
+	wantConflict(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Approved)), gateway.Cancelled)
+	if row := attach(t, s, clock, "k", "3"); row.ID != "apr-k3" {
+		t.Fatalf("the retry got %s", row.ID)
+	}
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-k3", gateway.Denied)))
+	must(t, s.Leave(t.Context(), Tenant, "apr-k3", "w-k3", "read the denial"))
+	wantState(t, s, "apr-k3", gateway.Denied)
+	if err := s.Leave(t.Context(), Tenant, "apr-none", "w", "x"); !errors.Is(err, gateway.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func testRule(t *testing.T, b Backend) {
+	clock := NewClock()
+	s, other := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "k", "1")
+	clock.Move(time.Minute)
+	r := ruling(t, clock, "apr-k1", gateway.Approved)
+	must(t, other.Rule(t.Context(), r))
+	row := wantState(t, s, "apr-k1", gateway.Approved)
+	if string(row.Decision) != string(r.Decision) || row.DecidedBy != r.By || !row.DecidedAt.Equal(r.At) || row.Reason != r.Reason ||
+		!row.ExpiresAt.Equal(r.ExpiresAt) {
+		t.Fatalf("%+v", row)
+	}
+	wantConflict(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Denied)), gateway.Approved)
+	if row := attach(t, s, clock, "k", "2"); row.ID != "apr-k1" || row.State != gateway.Approved {
+		t.Fatalf("the retry got %+v", row)
+	}
+	wantPhases(t, b, s, "requested", "approved")
+
+	attach(t, s, clock, "l", "1")
+	clock.Move(requestLife - time.Millisecond)
+	late := ruling(t, clock, "apr-l1", gateway.Approved)
+	late.At = late.At.Add(time.Millisecond)
+	wantConflict(t, s.Rule(t.Context(), late), gateway.Expired)
+	denied := ruling(t, clock, "apr-l1", gateway.Denied)
+	must(t, s.Rule(t.Context(), denied))
+	if row := wantState(t, s, "apr-l1", gateway.Denied); row.ExpiresAt.Equal(denied.ExpiresAt) {
+		t.Fatal("a denial changed the request's end")
+	}
+	wantPhases(t, b, s, "requested", "approved", "requested", "denied")
+
+	for name, spoil := range map[string]func(*gateway.Ruling){
+		"to": func(r *gateway.Ruling) { r.To = gateway.Void }, "no to": func(r *gateway.Ruling) { r.To = "" },
+		"decision": func(r *gateway.Ruling) { r.Decision = nil }, "by": func(r *gateway.Ruling) { r.By = "" },
+		"at": func(r *gateway.Ruling) { r.At = time.Time{} }, "end": func(r *gateway.Ruling) { r.ExpiresAt = r.At },
+	} {
+		r := ruling(t, clock, "apr-k1", gateway.Approved)
+		spoil(&r)
+		if err := s.Rule(t.Context(), r); !errors.Is(err, counterfoil.CodeInvalidInput) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.Rule(t.Context(), ruling(t, clock, "apr-none", gateway.Approved)); !errors.Is(err, gateway.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+// Deciders, leavers and lapses at once: one move is made, one event recorded, everybody else is told.
+func testRuleContenders(t *testing.T, b Backend) {
+	clock := NewClock()
+	stores := []Store{b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)}
+	for round := range 4 {
+		key := fmt.Sprint("k", round, "-")
+		id := "apr-" + key + "1"
+		attach(t, stores[0], clock, key, "1")
+		before := len(check(t, b, stores[0]))
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 24 {
+			s := stores[i%2]
+			to := []gateway.State{gateway.Approved, gateway.Denied, gateway.Void}[i%3]
+			r, lapsed := ruling(t, clock, id, to), event(t, counterfoil.PhaseLapsed, id)
+			wg.Go(func() {
+				var err error
+				if to == gateway.Void {
+					// A void approved request is a second move: only who moves a pending one counts here.
+					err = s.Lapse(t.Context(), Tenant, id, to, "frozen", lapsed)
+				} else {
+					err = s.Rule(t.Context(), r)
+				}
+				if _, lost := errors.AsType[*gateway.ConflictError](err); err == nil {
+					won.Add(1)
+				} else if !lost {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		row, err := stores[1].Request(t.Context(), Tenant, id)
+		must(t, err)
+		if n := int(won.Load()); n != len(check(t, b, stores[0]))-before || n > 2 || (n == 2 && row.State != gateway.Void) {
+			t.Fatalf("%d moves, %d events, %s", n, len(check(t, b, stores[0]))-before, row.State)
+		}
+		if row.State == gateway.Pending || row.State == gateway.Approved && won.Load() != 1 {
+			t.Fatalf("state %s", row.State)
+		}
+	}
+}
+
+func testLapse(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	for _, to := range []gateway.State{gateway.Void, gateway.Expired, gateway.Cancelled} {
+		for _, from := range []gateway.State{gateway.Pending, gateway.Approved} {
+			key := string(from + "-" + to)
+			id := "apr-" + key + "1"
+			attach(t, s, clock, key, "1")
+			if from == gateway.Approved {
+				must(t, s.Rule(t.Context(), ruling(t, clock, id, gateway.Approved)))
+			}
+			must(t, s.Lapse(t.Context(), Tenant, id, to, "drift", event(t, counterfoil.PhaseLapsed, id)))
+			if row := wantState(t, s, id, to); row.Cause != "drift" {
+				t.Errorf("cause %q", row.Cause)
+			}
+			wantConflict(t, s.Lapse(t.Context(), Tenant, id, gateway.Void, "x", event(t, counterfoil.PhaseLapsed, id)), to)
+			wantConflict(t, s.Rule(t.Context(), ruling(t, clock, id, gateway.Approved)), to)
+		}
+	}
+	for _, to := range []gateway.State{gateway.Pending, gateway.Approved, gateway.Denied, gateway.Spent, ""} {
+		wantCode(t, s.Lapse(t.Context(), Tenant, "apr-x", to, "x", event(t, counterfoil.PhaseLapsed, "x")), counterfoil.CodeInvalidInput)
+	}
+	if err := s.Lapse(t.Context(), Tenant, "apr-none", gateway.Void, "x", event(t, counterfoil.PhaseLapsed, "x")); !errors.Is(err, gateway.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if n := len(check(t, b, s)); n != 6+3+6 {
+		t.Fatalf("%d events", n)
+	}
+}
+
+// A use that belongs to a request: the request must be approved, and is spent with it.
+func testSpendRequest(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	spend := func(request string) error {
+		l := &Ledger{Store: s, Case: Approved(t, request, clock.Now()), Spending: gateway.Spending{Request: request, Counter: "c", Limit: 1}}
+		_, err := l.spend(t.Context(), "run-"+request)
+		return err
+	}
+	wantCode(t, spend("apr-none"), counterfoil.CodePolicyDenied)
+	attach(t, s, clock, "p", "1")
+	wantCode(t, spend("apr-p1"), counterfoil.CodePolicyDenied)
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-p1", gateway.Denied)))
+	wantCode(t, spend("apr-p1"), counterfoil.CodePolicyDenied)
+	for _, to := range []gateway.State{gateway.Void, gateway.Expired, gateway.Cancelled} {
+		attach(t, s, clock, string(to), "1")
+		must(t, s.Rule(t.Context(), ruling(t, clock, "apr-"+string(to)+"1", gateway.Approved)))
+		must(t, s.Lapse(t.Context(), Tenant, "apr-"+string(to)+"1", to, "x", event(t, counterfoil.PhaseLapsed, "x")))
+		err := spend("apr-" + string(to) + "1")
+		wantCode(t, err, counterfoil.CodePolicyDenied)
+		wantConflict(t, err, to)
+	}
+	attach(t, s, clock, "a", "1")
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-a1", gateway.Approved)))
+	// Nothing of the refused ones stayed: the counter's one is still there.
+	must(t, spend("apr-a1"))
+	if row := wantState(t, s, "apr-a1", gateway.Spent); row.Execution != "run-apr-a1" {
+		t.Fatalf("%+v", row)
+	}
+	if x, err := s.Execution(t.Context(), Tenant, "run-apr-a1"); err != nil || x.Request != "apr-a1" {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	// Another use of the same request.
+	l := &Ledger{Store: s, Case: Approved(t, "again", clock.Now()), Spending: gateway.Spending{Request: "apr-a1"}}
+	_, err := l.spend(t.Context(), "run-again")
+	wantCode(t, err, counterfoil.CodeAlreadyUsed)
+	wantConflict(t, err, gateway.Spent)
+	wantConflict(t, s.Lapse(t.Context(), Tenant, "apr-a1", gateway.Void, "x", event(t, counterfoil.PhaseLapsed, "x")), gateway.Spent)
+}
+
+// The life of a request with two callers: one runs it, both get the one answer, and then the next call is a new one.
+func testLife(t *testing.T, b Backend) {
+	clock := NewClock()
+	s, other := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "k", "1")
+	attach(t, other, clock, "k", "2")
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Approved)))
+	wantConflict(t, s.Deliver(t.Context(), Tenant, "apr-k1"), gateway.Approved)
+	keep := clock.Now().Add(5 * time.Minute)
+	l := &Ledger{
+		Store: s, Case: Approved(t, "k", clock.Now()), Spending: gateway.Spending{Request: "apr-k1"},
+		Settling: gateway.Settling{Request: "apr-k1", Answer: []byte("sealed answer"), KeepUntil: keep},
+	}
+	claim, err := l.spend(t.Context(), "run-1")
+	must(t, err)
+	if row := attach(t, other, clock, "k", "3"); row.ID != "apr-k1" || row.State != gateway.Spent || row.Outcome != "" {
+		t.Fatalf("while it runs, a retry got %+v", row)
+	}
+	// The caller leaves while the call runs: the outcome waits.
+	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k1", "gone"))
+	_, err = l.settle(t.Context(), claim, done, clock.Now())
+	must(t, err)
+	row := attach(t, other, clock, "k", "4")
+	if row.ID != "apr-k1" || row.Outcome != "succeeded" || string(row.Answer) != "sealed answer" || !row.KeepUntil.Equal(keep) ||
+		row.Execution != "run-1" || row.Delivered {
+		t.Fatalf("after it ran, a retry got %+v", row)
+	}
+	must(t, other.Deliver(t.Context(), Tenant, "apr-k1"))
+	must(t, other.Deliver(t.Context(), Tenant, "apr-k1"))
+	if row := wantState(t, s, "apr-k1", gateway.Spent); !row.Delivered || string(row.Answer) != "sealed answer" {
+		t.Fatalf("%+v", row) // whoever still waits shares it
+	}
+	if row := attach(t, s, clock, "k", "5"); row.ID != "apr-k5" {
+		t.Fatalf("after the delivery, the next call got %s", row.ID)
+	}
+	wantPhases(t, b, s, "requested", "approved", "started", "completed", "requested")
+	if err := s.Deliver(t.Context(), Tenant, "apr-none"); !errors.Is(err, gateway.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func testSweep(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	attach(t, s, clock, "pending", "1")
+	attach(t, s, clock, "approved", "1")
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-approved1", gateway.Approved)))
+	attach(t, s, clock, "spent", "1")
+	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-spent1", gateway.Approved)))
+	keep := clock.Now().Add(7 * time.Minute)
+	l := &Ledger{
+		Store: s, Case: Approved(t, "spent", clock.Now()), Spending: gateway.Spending{Request: "apr-spent1"},
+		Settling: gateway.Settling{Request: "apr-spent1", Answer: []byte("sealed"), KeepUntil: keep},
+	}
+	claim, err := l.spend(t.Context(), "run-1")
+	must(t, err)
+	_, err = l.settle(t.Context(), claim, done, clock.Now())
+	must(t, err)
+	for _, step := range []struct {
+		after time.Duration
+		moved []string
+		keeps bool
+	}{
+		{0, nil, true},
+		{5*time.Minute - time.Millisecond, nil, true},
+		{5 * time.Minute, []string{"apr-approved1"}, true},
+		{7*time.Minute - time.Millisecond, nil, true},
+		{7 * time.Minute, nil, false},
+		{requestLife, []string{"apr-pending1"}, false},
+		{requestLife, nil, false},
+	} {
+		rows, err := s.Sweep(t.Context(), Start().Add(step.after))
+		must(t, err)
+		var got []string
+		for _, r := range rows {
+			if r.State != gateway.Expired || r.Tenant != Tenant || r.Details != nil {
+				t.Errorf("%+v", r)
+			}
+			got = append(got, r.ID)
+		}
+		if !reflect.DeepEqual(got, step.moved) {
+			t.Errorf("after %v it moved %v, not %v", step.after, got, step.moved)
+		}
+		if row := wantState(t, s, "apr-spent1", gateway.Spent); (row.Answer != nil) != step.keeps || row.Outcome != "succeeded" {
+			t.Errorf("after %v: %+v", step.after, row)
+		}
+	}
+	clock.Move(7 * time.Minute)
+	if row := attach(t, s, clock, "spent", "2"); row.ID != "apr-spent2" {
+		t.Errorf("the answer is gone, and a retry got %s", row.ID)
+	}
+}
+
+// The waiters of a process that died are counted out.
+func testSweepDead(t *testing.T, b Backend) {
+	clock := NewClock()
+	alive, dying := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	attach(t, dying, clock, "cancelled", "1")
+	attach(t, dying, clock, "void", "1")
+	must(t, alive.Rule(t.Context(), ruling(t, clock, "apr-void1", gateway.Approved)))
+	attach(t, dying, clock, "shared", "1")
+	attach(t, alive, clock, "shared", "2")
+	attach(t, dying, clock, "answered", "1")
+	_, err := dying.Answer(t.Context(), Tenant, "apr-answered1", "w-answered1")
+	must(t, err)
+	for _, s := range []Store{alive, dying} {
+		if rows, err := s.Sweep(t.Context(), clock.Now()); err != nil || len(rows) != 0 {
+			t.Fatalf("moved the living's: %v, %v", rows, err)
+		}
+	}
+	must(t, dying.Close())
+	rows, err := alive.Sweep(t.Context(), clock.Now())
+	must(t, err)
+	got := map[string]gateway.State{}
+	for _, r := range rows {
+		got[r.ID] = r.State
+		if r.Cause == "" {
+			t.Errorf("%s has no cause", r.ID)
+		}
+	}
+	if want := map[string]gateway.State{"apr-cancelled1": gateway.Cancelled, "apr-void1": gateway.Void}; !reflect.DeepEqual(got, want) {
+		t.Fatalf("moved %v, not %v", got, want)
+	}
+	wantState(t, alive, "apr-shared1", gateway.Pending)
+	wantState(t, alive, "apr-answered1", gateway.Pending)
+	if rows, err := alive.Sweep(t.Context(), clock.Now()); err != nil || len(rows) != 0 {
+		t.Fatalf("moved twice: %v, %v", rows, err)
+	}
+	must(t, alive.Leave(t.Context(), Tenant, "apr-shared1", "w-shared2", "gone"))
+	wantState(t, alive, "apr-shared1", gateway.Cancelled)
+}
+
+func testRequests(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	for i := range 5 {
+		attach(t, s, clock, fmt.Sprint(i), "-1")
+		if i%2 == 0 {
+			must(t, s.Rule(t.Context(), ruling(t, clock, fmt.Sprintf("apr-%d-1", i), gateway.Denied)))
+		}
+	}
+	all := func(state gateway.State) (ids []string) {
+		after := ""
+		for {
+			page, err := s.Requests(t.Context(), Tenant, state, after, 2)
+			must(t, err)
+			if len(page) == 0 {
+				return ids
+			}
+			for _, r := range page {
+				if r.Details != nil || r.Answer != nil {
+					t.Error("a list has sealed bytes")
+				}
+				ids = append(ids, r.ID)
+			}
+			after = page[len(page)-1].ID
+		}
+	}
+	for state, want := range map[gateway.State]string{
+		"": "[apr-4-1 apr-3-1 apr-2-1 apr-1-1 apr-0-1]", gateway.Denied: "[apr-4-1 apr-2-1 apr-0-1]",
+		gateway.Pending: "[apr-3-1 apr-1-1]", gateway.Spent: "[]",
+	} {
+		if got := fmt.Sprint(all(state)); got != want {
+			t.Errorf("%q: %s, not %s", state, got, want)
+		}
+	}
+	if _, err := s.Requests(t.Context(), Tenant, "", "apr-none", 2); !errors.Is(err, gateway.ErrNotFound) {
+		t.Error(err)
+	}
+}
