@@ -46,7 +46,7 @@ func (r *run) codes(l *layer) {
 func number(s string, i int) (from, to, next int) {
 	next = i
 	run, best, bestEnd := 0, 0, 0
-	for next < len(s) && alnum(s[next]) {
+	for next < len(s) && next-i < checkEvery && alnum(s[next]) { // what is left of a longer one is read as the next
 		if nibble(s[next]) < 16 {
 			run++
 		} else {

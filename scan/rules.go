@@ -46,7 +46,7 @@ func wordRules() []rule {
 	)
 	return []rule{
 		{"ignore_previous_instructions", sys, critical, false, []step{{ignore, 0}, {sPrior, 4}, {target, 3}}},
-		{"ignore_previous_instructions", sys, critical, false, []step{{ignore, 0}, {target, 4}, {sPrior | sBefore, 4}}},
+		{"ignore_previous_instructions", sys, critical, false, []step{{ignore, 0}, {target, 4}, {sPrior | sBefore, 3}}},
 		{"ignore_previous_instructions", sys, critical, false, []step{{sPrior, 0}, {target, 2}, {sLate, 3}}},
 		{"ignore_all_instructions", sys, high, false, []step{{ignore, 0}, {sAll | sYour, 2}, {sTarget, 2}}},
 		{"ignore_all_instructions", sys, high, false, []step{{ignore, 0}, {sAll | sYour, 1}, {sRules, 1}}},

@@ -84,8 +84,8 @@ func (b *runReader) chunk(i int) int {
 	s := b.l.text
 	from := i
 	var seen byte
-	inner := false // a capital that doesn't begin the run
-	for i < len(s) {
+	inner := false                          // a capital that doesn't begin the run
+	for i < len(s) && i-from < checkEvery { // what is left of a longer one is read as the next
 		k := b.r.s.base64.class[s[i]]
 		if k == 0 {
 			break

@@ -167,13 +167,13 @@ type word struct {
 	capital bool // one that isn't the first letter
 }
 
-// readWord reads the word that begins at i.
+// readWord reads the word that begins at i, of an endless one the beginning.
 func (t *tokenizer) readWord(i int) word {
 	w := word{end: i, hash: hashStart}
 	j := i
 	for j < len(t.s) {
 		from := j
-		for ; j < len(t.s); j++ {
+		for ; j < len(t.s) && j-i < checkEvery; j++ {
 			c := t.s[j]
 			b := t.fold.ascii[c]
 			if b == 0 {
@@ -189,7 +189,7 @@ func (t *tokenizer) readWord(i int) word {
 		if j > from {
 			w.letters += j - from
 			w.end = j
-			if j == len(t.s) {
+			if j == len(t.s) || j-i >= checkEvery {
 				break
 			}
 		}
@@ -198,6 +198,9 @@ func (t *tokenizer) readWord(i int) word {
 			break
 		}
 		j += n
+		if j-i >= checkEvery {
+			break
+		}
 	}
 	w.letters -= w.digits
 	w.next = max(j, w.end)
@@ -260,7 +263,7 @@ func (t *tokenizer) words(i int) int {
 	for f := range t.hits {
 		t.runHits[f] = len(t.hits[f])
 	}
-	for {
+	for start := i; ; {
 		w := t.readWord(i)
 		t.pieces = append(t.pieces, span{int32(i), int32(w.end)})
 		t.letters += w.end - i
@@ -268,7 +271,7 @@ func (t *tokenizer) words(i int) int {
 		t.resolve(w, i)
 		t.escaped = false
 		n := 0
-		if w.next == w.end {
+		if w.next == w.end && w.end-start < checkEvery {
 			n = t.joint(w.end, w.letters+w.digits == 1)
 		}
 		if n == 0 {
