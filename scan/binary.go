@@ -90,7 +90,7 @@ func (r *run) inflate(s string) ([]byte, string, bool) {
 	}
 	var buf bytes.Buffer
 	// What came out before an error counts: readers differ in how much of a broken stream they take.
-	n, _ := io.Copy(&buf, io.LimitReader(rd, int64(r.budget)+1)) //nolint:errcheck // said above
+	n, _ := io.Copy(&buf, io.LimitReader(rd, int64(r.budget)+1))
 	if n > int64(r.budget) {
 		r.stop(UnscannableWork)
 		return nil, "", false

@@ -45,16 +45,16 @@ func (r *run) codes(l *layer) {
 // in it. It returns them and where the word ends.
 func number(s string, i int) (from, to, next int) {
 	next = i
-	run, best, bestEnd := 0, 0, 0
+	row, best, bestEnd := 0, 0, 0
 	for next < len(s) && next-i < checkEvery && alnum(s[next]) { // what is left of a longer one is read as the next
 		if nibble(s[next]) < 16 {
-			run++
+			row++
 		} else {
-			run = 0
+			row = 0
 		}
 		next++
-		if run > best {
-			best, bestEnd = run, next
+		if row > best {
+			best, bestEnd = row, next
 		}
 	}
 	from = i
@@ -178,5 +178,5 @@ func decCodes(dst []byte, tok string) ([]byte, bool) {
 	if n > 255 {
 		return dst, false
 	}
-	return append(dst, byte(n)), true
+	return append(dst, byte(n)), true //nolint:gosec // at most 255
 }

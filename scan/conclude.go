@@ -8,7 +8,7 @@ import (
 // conclude applies the rules to the words that were kept.
 func (t *tokenizer) conclude() {
 	rules := t.r.s.rules
-	for f := range flavours {
+	for f := range flavour(flavours) {
 		hits := t.hits[f]
 		if f == reversed {
 			hits = turnRound(hits)
@@ -29,9 +29,9 @@ func turnRound(hits []hit) []hit {
 
 // found reports one match.
 func (t *tokenizer) found(r *rule, hits []hit, first, last int, f flavour) {
-	start, end := int(hits[first].start), int(hits[last].end)
+	start, end := hits[first].start, hits[last].end
 	if f == reversed {
-		start, end = int(hits[last].start), int(hits[first].end)
+		start, end = hits[last].start, hits[first].end
 	}
 	if r.names && !t.inName(start, end) {
 		return
@@ -62,7 +62,7 @@ func (t *tokenizer) negated(r *rule, hits []hit, first int) bool {
 	for i := first - 1; i >= 0 && at.token-hits[i].token == 1; i-- {
 		at = hits[i]
 		if at.set&sNot != 0 {
-			before := strings.TrimRight(t.s[max(0, int(at.start)-8):at.start], " \t\r\n")
+			before := strings.TrimRight(t.s[max(0, at.start-8):at.start], " \t\r\n")
 			return !strings.EqualFold(before[max(0, len(before)-3):], "why")
 		}
 		if r.steps[0].any&sYour == 0 || at.set&(sReveal|sGive) == 0 {
@@ -75,7 +75,7 @@ func (t *tokenizer) negated(r *rule, hits []hit, first int) bool {
 // mentioned reports whether the match is talked about rather than said: it stands in quotes, and words nearby call it
 // an example, an attack, a phrase.
 func (t *tokenizer) mentioned(hits []hit, first, last int) bool {
-	if !quoted(t.s, int(hits[first].start), int(hits[last].end)) {
+	if !quoted(t.s, hits[first].start, hits[last].end) {
 		return false
 	}
 	const near = 12 // words

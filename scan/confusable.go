@@ -4,6 +4,7 @@ package scan
 // compatibility decomposition leaves alone; words of the rules pass through the same map, so that Russian or Greek words
 // still match themselves.
 func confusables() map[rune]byte {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
 	m := make(map[rune]byte, 512)
 	for i, alike := range [26]string{
 		"аАαΑɑᴀӑɐ⍺ꭺ𐊠Ꭺ",   // a
@@ -34,14 +35,14 @@ func confusables() map[rune]byte {
 		"ΖᴢᏃⲌʐ",          // z
 	} {
 		for _, r := range alike {
-			m[r] = byte('a' + i)
+			m[r] = letters[i]
 		}
 	}
-	for i := range rune(26) {
-		c := byte('a' + i)
-		m[0x1F150+i] = c // white on black circles
-		m[0x1F170+i] = c // white on black squares
-		m[0x1F1E6+i] = c // regional indicators
+	for i, c := range []byte(letters) {
+		n := rune(i)
+		m[0x1F150+n] = c // white on black circles
+		m[0x1F170+n] = c // white on black squares
+		m[0x1F1E6+n] = c // regional indicators
 	}
 	return m
 }

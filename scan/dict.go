@@ -27,8 +27,10 @@ const (
 	plain flavour = iota
 	rot13
 	reversed
-	flavours
 )
+
+// flavours is how many there are.
+const flavours = 3
 
 func (f flavour) String() string {
 	switch f {
@@ -36,9 +38,9 @@ func (f flavour) String() string {
 		return "rot13"
 	case reversed:
 		return "reversed"
-	default:
-		return ""
+	case plain:
 	}
+	return ""
 }
 
 // A meaning is what a word stands for in each flavour.

@@ -63,8 +63,6 @@ func (f *folder) fold(dst []byte, r rune) (kind, []byte) {
 			return f.derive(dst, r)
 		case e.out == 0:
 			return e.kind, dst
-		case e.out < utf8.RuneSelf:
-			return e.kind, append(dst, byte(e.out))
 		}
 		return e.kind, utf8.AppendRune(dst, e.out)
 	}

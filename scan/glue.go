@@ -99,10 +99,10 @@ func (t *tokenizer) alone(i int) bool {
 func (t *tokenizer) glue() {
 	if t.single || t.letters <= 2*t.dict.longest {
 		t.gather(t.pieces)
-		last := int(t.pieces[len(t.pieces)-1].to)
+		last := t.pieces[len(t.pieces)-1].to
 		if m, ok := t.whole(); ok {
 			t.rewind()
-			t.emit(m, int(t.pieces[0].from), last)
+			t.emit(m, t.pieces[0].from, last)
 			t.token++
 			return
 		}
@@ -142,9 +142,9 @@ func (t *tokenizer) gather(pieces []span) {
 	buf, pos := t.buf[:0], t.pos[:0]
 	for i, p := range pieces {
 		if i > 0 {
-			if at := int(pieces[i-1].to); int(p.from) == at+1 {
+			if at := pieces[i-1].to; p.from == at+1 {
 				if c := symbolLetter(t.s[at]); c != 0 {
-					buf, pos = append(buf, c), append(pos, int32(at))
+					buf, pos = append(buf, c), append(pos, at)
 				}
 			}
 		}
@@ -153,7 +153,7 @@ func (t *tokenizer) gather(pieces []span) {
 				_, buf = t.fold.fold(buf, r)
 			}
 			for len(pos) < len(buf) {
-				pos = append(pos, p.from+int32(at))
+				pos = append(pos, p.from+at)
 			}
 		}
 	}
@@ -236,9 +236,9 @@ func (t *tokenizer) segment(end int) {
 		unknown = 0
 		stop := end
 		if i+n < len(t.pos) {
-			stop = int(t.pos[i+n])
+			stop = t.pos[i+n]
 		}
-		t.emit(m, int(t.pos[i]), stop)
+		t.emit(m, t.pos[i], stop)
 		t.token++
 		i += n
 	}

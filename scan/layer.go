@@ -232,14 +232,14 @@ func (r *run) child(l *layer, text []byte, by string, a, b int) {
 
 func (r *run) childAt(l *layer, text []byte, by string, a, b, depth int) {
 	s := string(text)
-	clear := printable(s)
+	legible := printable(s)
 	if depth > maxDepth {
-		if clear || packed(s) != "" {
+		if legible || packed(s) != "" {
 			r.stop(UnscannableDepth)
 		}
 		return
 	}
-	if !clear {
+	if !legible {
 		if out, more, ok := r.inflate(s); ok {
 			r.childAt(l, out, via(by, more), a, b, depth+1)
 			return

@@ -5,8 +5,8 @@ import "math/bits"
 // A hit is one word that plays a role in some rule.
 type hit struct {
 	set        slots
-	token      int32 // how many words stand before it
-	start, end int32 // in the layer's text
+	token      int // how many words stand before it
+	start, end int // in the layer's text
 }
 
 // window bounds how many hits after its first a rule can reach: no rule's gaps add up to more.

@@ -5,7 +5,7 @@ import "math/bits"
 // A step is one word of a rule: it plays one of the roles in any, with at most gap other words between it and the step before.
 type step struct {
 	any slots
-	gap int32
+	gap int
 }
 
 // A rule is a sequence of steps. Because distances are bounded, every start costs a bounded amount of work.

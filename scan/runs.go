@@ -211,9 +211,10 @@ type alphabet64 struct {
 
 func newAlphabet64() *alphabet64 {
 	a := &alphabet64{}
-	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
-		a.value[c] = byte(i) //nolint:gosec // less than 64
-		a.class[c] = base64Class(c)
+	var v byte
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		a.class[c], a.value[c] = base64Class(c), v
+		v++
 	}
 	a.value['-'], a.value['_'] = a.value['+'], a.value['/']
 	a.class['-'], a.class['_'] = base64Class('-'), base64Class('_')
@@ -224,8 +225,8 @@ func newAlphabet64() *alphabet64 {
 func (a *alphabet64) decode(p []byte) []byte {
 	out := make([]byte, 0, len(p)/4*3+3)
 	for ; len(p) >= 4; p = p[4:] {
-		v := uint32(a.value[p[0]])<<18 | uint32(a.value[p[1]])<<12 | uint32(a.value[p[2]])<<6 | uint32(a.value[p[3]])
-		out = append(out, byte(v>>16), byte(v>>8), byte(v)) //nolint:gosec // three bytes of one number
+		b, c, d := a.value[p[1]], a.value[p[2]], a.value[p[3]]
+		out = append(out, a.value[p[0]]<<2|b>>4, b<<4|c>>2, c<<6|d)
 	}
 	if len(p) >= 2 {
 		out = append(out, a.value[p[0]]<<2|a.value[p[1]]>>4)

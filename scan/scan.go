@@ -96,6 +96,7 @@ const (
 	UnscannableDepth     = "depth"      // encodings are nested deeper than is followed
 	UnscannableNotJSON   = "not-json"   // ScanValue was given something other than one strict JSON document
 	UnscannableNesting   = "nesting"    // the JSON document is nested too deeply
+	UnscannableSize      = "size"       // the input has more than MaxBytes
 )
 
 // A Result is what a scan found. The zero value is not safe.
@@ -105,6 +106,9 @@ type Result struct {
 	Truncated   bool      // there were more
 	Unscannable string    // the bound that was met, one of the Unscannable constants; Safe is false then
 }
+
+// MaxBytes bounds one input.
+const MaxBytes = 256 << 20
 
 // MaxFindings bounds the findings of one result.
 const MaxFindings = 100
@@ -128,6 +132,9 @@ func New() *Scanner {
 func (s *Scanner) Scan(ctx context.Context, text string) Result {
 	if s == nil || s.dict == nil {
 		return Result{Unscannable: UnscannableNoScanner}
+	}
+	if len(text) > MaxBytes {
+		return Result{Unscannable: UnscannableSize}
 	}
 	r := newRun(ctx, s, len(text))
 	r.scan(&layer{text: text, leaves: []leaf{{size: len(text)}}})

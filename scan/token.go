@@ -14,7 +14,7 @@ type tokenizer struct {
 	dict  *dictionary
 	parts bool // invisible characters part words, instead of being left out
 
-	token     int32
+	token     int
 	hits      [flavours][]hit
 	script    int  // characters without a meaning since the last token, of scripts without spaces
 	escaped   bool // the next word begins with the letter of an escape such as \n
@@ -26,15 +26,15 @@ type tokenizer struct {
 	letters  int
 	single   bool
 	joiner   byte // what joined the last two
-	runToken int32
+	runToken int
 	runHits  [flavours]int
 
 	buf []byte
-	pos []int32
+	pos []int
 }
 
 // A span is a piece of a text.
-type span struct{ from, to int32 }
+type span struct{ from, to int }
 
 // reset makes t ready to read l. It keeps its buffers.
 func (t *tokenizer) reset(r *run, l *layer, parts bool) {
@@ -265,7 +265,7 @@ func (t *tokenizer) words(i int) int {
 	}
 	for start := i; ; {
 		w := t.readWord(i)
-		t.pieces = append(t.pieces, span{int32(i), int32(w.end)})
+		t.pieces = append(t.pieces, span{i, w.end})
 		t.letters += w.end - i
 		t.single = t.single && w.letters+w.digits == 1
 		t.resolve(w, i)
@@ -298,7 +298,7 @@ func (t *tokenizer) resolve(w word, start int) {
 		m, ok = t.dict.find(w.hash.add(symbolLetter('$')))
 	}
 	if n := w.letters + w.digits; !ok && n >= longWord && n == w.end-start && w.digits < 2*w.letters && !w.capital {
-		t.pieces = append(t.pieces, span{int32(start), int32(min(w.end, start+longestWord))}) // for gather alone
+		t.pieces = append(t.pieces, span{start, min(w.end, start+longestWord)}) // for gather alone
 		t.gather(t.pieces[len(t.pieces)-1:])
 		t.pieces = t.pieces[:len(t.pieces)-1]
 		t.segment(w.end)
@@ -319,7 +319,7 @@ const (
 func (t *tokenizer) emit(m meaning, start, end int) {
 	for f, set := range m {
 		if set != 0 {
-			t.hits[f] = append(t.hits[f], hit{set, t.token, int32(start), int32(end)})
+			t.hits[f] = append(t.hits[f], hit{set, t.token, start, end})
 		}
 	}
 }

@@ -110,9 +110,18 @@ func (u *unescaper) hexAt(i, n int) (rune, bool) {
 	return v, true
 }
 
+// byteAt reads two hexadecimal digits at i.
+func (u *unescaper) byteAt(i int) (byte, bool) {
+	if i+2 > len(u.s) {
+		return 0, false
+	}
+	a, b := nibble(u.s[i]), nibble(u.s[i+1])
+	return a<<4 | b, a < 16 && b < 16
+}
+
 func (u *unescaper) percent(i int) int {
-	if v, ok := u.hexAt(i+1, 2); ok {
-		return u.replace(i, 3, []byte{byte(v)}, asPercent) //nolint:gosec // two digits
+	if v, ok := u.byteAt(i + 1); ok {
+		return u.replace(i, 3, []byte{v}, asPercent)
 	}
 	if i+1 < len(u.s) && u.s[i+1]|0x20 == 'u' {
 		if v, ok := u.hexAt(i+2, 4); ok {
@@ -147,8 +156,8 @@ func (u *unescaper) backslash(i int) int {
 	}
 	switch c := u.s[i+1]; c {
 	case 'x':
-		if v, ok := u.hexAt(i+2, 2); ok {
-			return u.replace(i, 4, []byte{byte(v)}, asEscape) //nolint:gosec // two digits
+		if v, ok := u.byteAt(i + 2); ok {
+			return u.replace(i, 4, []byte{v}, asEscape)
 		}
 	case 'u':
 		return u.unicodeEscape(i)
@@ -198,14 +207,8 @@ func octal(s string) (byte, bool) {
 	if len(s) < 3 {
 		return 0, false
 	}
-	v := 0
-	for _, c := range []byte(s[:3]) {
-		if c < '0' || c > '7' {
-			return 0, false
-		}
-		v = v<<3 | int(c-'0')
-	}
-	return byte(v), v < 256 //nolint:gosec // the caller asks for less than 256
+	a, b, c := s[0]-'0', s[1]-'0', s[2]-'0'
+	return a<<6 | b<<3 | c, a < 4 && b < 8 && c < 8
 }
 
 // codePoint reads U+0069.

@@ -3,6 +3,7 @@ package scan
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ const maxNesting = 256
 func (s *Scanner) ScanValue(ctx context.Context, doc []byte) Result {
 	if s == nil || s.dict == nil {
 		return Result{Unscannable: UnscannableNoScanner}
+	}
+	if len(doc) > MaxBytes {
+		return Result{Unscannable: UnscannableSize}
 	}
 	r := newRun(ctx, s, joinFactor*len(doc))
 	d := document{r: r}
@@ -100,22 +104,21 @@ func (d *document) read(doc []byte) {
 				continue
 			}
 		}
-		switch kind {
-		case '{', '[':
+		switch {
+		case kind == '{' || kind == '[':
 			if len(open) == maxNesting {
 				d.r.stop(UnscannableNesting)
 				return
 			}
 			open = append(open, container{node: at, object: kind == '{'})
-		case '"':
+		case kind == '"':
 			d.strings = append(d.strings, text{tok.String(), at, false})
-		case '}', ']', 'n', 't', 'f', '0':
 		}
 		if len(open) == 0 {
 			break
 		}
 	}
-	if _, err := dec.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder returns io.EOF itself
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		d.r.stop(UnscannableNotJSON)
 	}
 }

@@ -94,7 +94,7 @@ func vocabulary() []struct {
 		{sBefore, `above before earlier previously beforehand far given got received learned learnt`},
 		{sAll, `all any every each alle todas todos toutes tous tutte tutti все всех 所有 全部 すべて 全て 모든 सभी sab saare جميع tum`},
 		{sEvery, `everything anything alles todo tout tutto tudo всё`},
-		{sTarget, `instruction instructions prompt prompts directive directives directions guideline guidelines guidance instruct guidleines
+		{sTarget, `instruction instructions prompt prompts directive directives directions guideline guidelines guidance instruct
 			anweisung anweisungen instrucciones instruccion indicaciones consignes consigne istruzioni instrucoes instructies инструкции
 			инструкций инструкцию указания указаний instrukcje polecenia instruktioner instruksi perintah 指令 指示 提示 提示词 命令 지시 지침
 			निर्देश निर्देशों التعليمات تعليمات nirdesh talimatlari talimatlar คำสั่ง คำแนะนำ`},
