@@ -19,7 +19,8 @@ const (
 	KindBuiltin Kind = "builtin" // a server that this program brings along
 )
 
-// A Launch is what a launch command runs, as far as it can be told from the command itself.
+// A Launch is what a launch command runs, as far as it can be told from the command itself. Paths in it are POSIX paths:
+// on another system a launch names no directories, so a profile's paths are refused there.
 type Launch struct {
 	Kind    Kind
 	Package string   // "@scope/name", image without tag, path of the program

@@ -171,7 +171,8 @@ func (r *Registry) Lookup(name string) (*Tool, error) {
 	return nil, &counterfoil.Error{Code: counterfoil.CodePolicyDenied, Msg: "the tool can't be used: " + t.Why, Err: ErrUnusable}
 }
 
-// Tools returns every tool that has a name, in the order in which the upstream lists them, whatever their status.
+// Tools returns every tool that has a name, in the order in which the upstream lists them, whatever their status. The
+// digests of those without a pin are what the caller pins.
 func (r *Registry) Tools() []*Tool { return slices.Clone(r.order) }
 
 // Dropped returns, in words, the definitions that have no usable name.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -49,6 +51,11 @@ type Rules struct {
 	folded map[string]int // the ruling deny or ask rule for one, without regard to case
 	globs  []int          // rules with a star, the strictest first
 	doc    []byte
+
+	// ruling remembers for a tool which rule speaks, -1 for none, so that many rules cost a call no more than one.
+	// It stays small: calls are decided for tools that an upstream lists.
+	ruling     sync.Map
+	remembered atomic.Int32
 }
 
 type compiledRule struct {
@@ -62,6 +69,7 @@ type compiledRule struct {
 const (
 	maxRules       = 4096
 	maxRulePattern = 256
+	maxRemembered  = 4096
 )
 
 // NewRules checks rules and puts them in force together: deny beats ask beats allow, whatever the order and however
@@ -157,6 +165,23 @@ func (r *Rules) Decide(tool string, effect counterfoil.Effect) (verdict Verdict,
 	if r == nil || r.doc == nil {
 		return Deny, "there are no rules in force"
 	}
+	found := r.find(tool)
+	switch {
+	case found < 0:
+		return byDefault(effect.Class())
+	case r.rules[found].verdict == Allow && effect.Class() == counterfoil.ClassDestructive:
+		return Ask, r.rules[found].text + ", but destructive calls always ask"
+	}
+	return r.rules[found].verdict, r.rules[found].text
+}
+
+// find returns the index of the rule that speaks for a tool, or -1.
+func (r *Rules) find(tool string) int {
+	if v, ok := r.ruling.Load(tool); ok {
+		if i, ok := v.(int); ok {
+			return i
+		}
+	}
 	found, folded := -1, fold(tool)
 	if i, ok := r.exact[tool]; ok {
 		found = i
@@ -174,13 +199,12 @@ func (r *Rules) Decide(tool string, effect counterfoil.Effect) (verdict Verdict,
 			break
 		}
 	}
-	switch {
-	case found < 0:
-		return byDefault(effect.Class())
-	case r.rules[found].verdict == Allow && effect.Class() == counterfoil.ClassDestructive:
-		return Ask, r.rules[found].text + ", but destructive calls always ask"
+	if r.remembered.Load() < maxRemembered {
+		if _, twice := r.ruling.LoadOrStore(tool, found); !twice {
+			r.remembered.Add(1)
+		}
 	}
-	return r.rules[found].verdict, r.rules[found].text
+	return found
 }
 
 func byDefault(class counterfoil.Class) (verdict Verdict, rule string) {

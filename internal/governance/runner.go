@@ -165,17 +165,17 @@ func dockerRun(args []string) Launch {
 	if len(args) == 0 {
 		return Launch{}
 	}
-	name, version := args[0], ""
-	if n, digest, ok := strings.Cut(name, "@"); ok {
-		name, version = n, digest
-	}
+	name, digest, pinned := strings.Cut(args[0], "@")
+	version := digest
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		if version == "" {
-			version = name[i+1:]
+		if tag := name[i+1:]; !isWord(tag, "._-") {
+			return Launch{}
+		} else if !pinned {
+			version = tag
 		}
 		name = name[:i]
 	}
-	if !isWord(name, "._-/:") {
+	if !isWord(name, "._-/:") || pinned && !isWord(digest, ":") {
 		return Launch{}
 	}
 	return Launch{Kind: KindImage, Package: name, Version: version, Args: args[1:]}

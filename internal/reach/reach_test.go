@@ -32,6 +32,7 @@ func TestParsePath(t *testing.T) {
 		"/data/a:b":              "/data/a:b",
 		"/data/...":              "/data/...",
 		"/data/ a ":              "/data/ a ",
+		"/data/a\u200eb\u061c":   "/data/a\u200eb\u061c",
 		"/data/[a]?*":            "/data/[a]?*",
 		"/data/👨‍👩‍👧.png":        "/data/👨‍👩‍👧.png",
 		"/d\u00e4ta/\u200fעברית": "/d\u00e4ta/\u200fעברית",
@@ -213,7 +214,7 @@ func TestBelow(t *testing.T) {
 
 func TestPathDenylist(t *testing.T) {
 	t.Parallel()
-	l, err := reach.ParsePathDenylist([]string{"**/.ssh/**", "**/.env", "**/.git/hooks/**", "/etc/**", "/srv/*.KEY"})
+	l, err := reach.ParsePathDenylist([]string{"**/.ssh/**", "**/.env", "**/.git/hooks/**", "/etc/**", "/srv/*.KEY", "/pub/a *"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +236,7 @@ func TestPathDenylist(t *testing.T) {
 		"/data/.s\u017fh/id":              true,  // long s folds to s
 		"/data/.git/config":               false,
 		"/data/git/hooks/x":               false,
+		"/pub/a ":                         true, // as written, though dots and blanks at the end don't count
 		"/ETC/passwd":                     true,
 		"/data/etc/passwd":                false,
 		"/srv/a.key":                      true,
