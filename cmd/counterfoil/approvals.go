@@ -145,7 +145,7 @@ func (a *app) listApprovals(ctx context.Context, s *state, name string) error {
 		return err
 	}
 	if len(list) == 0 && !a.asJSON {
-		fmt.Fprintln(a.out, "nothing waits for a person")
+		fmt.Fprintln(a.out, "there is none")
 		return nil
 	}
 	for _, p := range list {

@@ -89,7 +89,7 @@ func TestConsole_approve(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 20s")
 	s := f.open()
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	c := f.connect(nil, server...)
 	done := make(chan string, 1)
 	go func() {
@@ -130,7 +130,7 @@ func TestConsole_approve(t *testing.T) {
 func TestConsole_takeOver(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	server, _ := f.fake(t, "")
+	server, _ := f.fake(t, "plain")
 	one := f.connect(nil, server...)
 	f.awaitConsole()
 	two := f.connect(nil, server...)

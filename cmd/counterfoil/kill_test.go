@@ -37,7 +37,7 @@ func killRounds(t *testing.T, rounds int) {
 	s := f.open()
 	key, err := s.keys.Unlock([]byte(testPassphrase))
 	must(t, err)
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	for i := range rounds {
 		f.killRound(s, key, server, fmt.Sprintf("round-%d", i))
 	}

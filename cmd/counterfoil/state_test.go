@@ -49,7 +49,7 @@ func TestState_refused(t *testing.T) {
 				must(t, os.Remove(n))
 			}
 		}, "keys"},
-		{"readable by others", func(t *testing.T, f *fixture) { must(t, os.Chmod(f.dir, 0o755)) }, "0700"},
+		{"readable by others", func(t *testing.T, f *fixture) { must(t, os.Chmod(f.dir, 0o755)) }, "chmod"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +87,7 @@ func TestUsage(t *testing.T) {
 func TestSetup_wrongPassphrase(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 100ms")
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	c := f.connect(nil, server...)
 	_, code, _ := c.call(t.Context(), "append", map[string]any{"line": "x"})
 	if code != "approval_pending" {

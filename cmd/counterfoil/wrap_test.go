@@ -237,7 +237,7 @@ func TestWrap_retry(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 100ms")
 	s := f.open()
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	c := f.connect(nil, server...)
 	if _, code, err := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_pending" {
 		t.Fatalf("first call: %q %v", code, err)
@@ -261,7 +261,7 @@ func TestWrap_denied(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 20s")
 	s := f.open()
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	c := f.connect(nil, server...)
 	done := make(chan string, 1)
 	call := func() {
@@ -293,14 +293,16 @@ func TestWrap_callerGone(t *testing.T) {
 			f := setup(t, "hold: 30s")
 			s := f.open()
 			go func() { _ = s.gate.Serve(t.Context(), func() {}) }() // another process that sweeps
-			server, file := f.fake(t, "")
+			server, file := f.fake(t, "plain")
 			c := f.connect(nil, server...)
-			go func() { _, _, _ = c.call(t.Context(), "append", map[string]any{"line": "x"}) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { _, _, _ = c.call(ctx, "append", map[string]any{"line": "x"}) }()
 			id := f.awaitPending(s)
 			if kill {
 				must(t, c.cmd.Process.Kill())
 			} else {
-				go c.Close()
+				cancel() // the client sends notifications/cancelled
 			}
 			f.await("a cancelled request", func() (string, bool) {
 				p, err := s.gate.Approval(t.Context(), tenant, id)
@@ -322,7 +324,7 @@ func TestWrap_drift(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 100ms")
 	s := f.open()
-	server, file := f.fake(t, "")
+	server, file := f.fake(t, "plain")
 	c := f.connect(nil, server...)
 	if _, code, _ := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_pending" {
 		t.Fatalf("first call: %q", code)
