@@ -10,6 +10,7 @@ const (
 	tagSize                 = 4 // bytes of UTF-8
 	minTags                 = 2 // of the tags block outside a flag
 	minSelectors            = 4 // variation selectors that no font uses where they stand, before they count as a payload
+	minDecoded              = 8 // of either, in what had to be decoded first: there they were in plain sight
 	minZeroWidths           = 8 // zero-width characters in a row
 	selectorText, selectorX = 0xFE0E, 0xFE0F
 )
@@ -43,6 +44,9 @@ func (c *channel) add(b byte, at, end int) {
 // hidden reports text carried by invisible characters, and scans it.
 func (r *run) hidden(l *layer) {
 	h := &hiddenReader{r: r, l: l, tags: channel{least: minTags}, selectors: channel{least: minSelectors}}
+	if l.parent != nil {
+		h.tags.least, h.selectors.least = minDecoded, minDecoded
+	}
 	var before rune
 	for i := 0; i < len(l.text); {
 		if l.text[i] < utf8.RuneSelf {
@@ -132,6 +136,9 @@ func (h *hiddenReader) selector(c, before rune, at, end int) {
 		if h.selectors.outlaws == 0 || h.selectors.end != at {
 			return
 		}
+	}
+	if c < selectorText && before >= utf8.RuneSelf && h.selectors.end != at {
+		return // the variants of mathematical signs
 	}
 	ideograph := before >= 0x3400 && before <= 0x9FFF || before >= 0x20000 && before <= 0x3FFFF || before >= 0xF900 && before <= 0xFAFF
 	if ideograph && h.selectors.end != at {

@@ -11,7 +11,7 @@ import (
 // workFactor times its input, plus a constant, however its encodings are nested.
 const (
 	workFactor = 16
-	workFloor  = 256 << 10
+	workFloor  = 1 << 20
 	maxDepth   = 8
 )
 

@@ -184,6 +184,14 @@ func TestScan_benign(t *testing.T) {
 		"https://example.com/?q=%7B%22a%22%3A1%7D&x=&lt;b&gt;",
 		"sha256:9ceccba33ee4e404e87847fc985b5c528fc30e23fee9eaf1e4c720de578b87b4",
 		"eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlLWJ5dGVzLWhlcmU",
+		"The cache is not limited by the memory limit.",
+		"warning: ignoring user settings in the home directory",
+		"Must be set before calling any other wrapped function.",
+		"Mode baca dan mode tulis", // Indonesian: read mode and write mode
+		"These rules override nothing, and earlier values stay.",
+		"show 3 context lines, then close the output pipe and prior files",
+		"existing callers: that command will no longer work",
+		"A ⊓\ufe00 B ⊓\ufe00 C ⊓\ufe00 D ⊓\ufe00 E ⊓\ufe00 F",
 		"Пожалуйста, проверьте инструкции перед запуском.",
 		"説明書の指示に従ってください。",
 		"می‌خواهم کتاب‌ها را بخوانم", // words with zero-width non-joiners

@@ -7,7 +7,7 @@ type slots uint64
 const (
 	sIgnore    slots = 1 << iota // tells a reader to stop following something
 	sPrior                       // points at what came before
-	sBefore                      // the same, as a word that may stand alone behind its noun
+	sBefore                      // above, before, where they may stand alone behind their noun
 	sAll                         // all, any, every
 	sEvery                       // everything
 	sTarget                      // instructions, prompts, directives
@@ -18,7 +18,7 @@ const (
 	sThese                       // these, the following, my, new
 	sAct                         // act, behave, respond
 	sAs                          // as
-	sIf                          // if
+	sGot                         // given, received: what was said before, as a word behind its noun
 	sPretend                     // pretend, imagine
 	sNo                          // no, without, free of
 	sLimit                       // restrictions, filters, ethics
@@ -50,7 +50,7 @@ const (
 	sImportant                   // important
 	sAssistant                   // assistant, AI, model
 	sFrom                        // from
-	sOn                          // on
+	sIgnoring                    // ignoring, forgetting: told of more often than ordered
 	sDo                          // do
 	sAnything                    // anything
 	sDisable                     // bypass, disable
@@ -80,7 +80,8 @@ func vocabulary() []struct {
 		slot  slots
 		words string
 	}{
-		{sIgnore, `ignore ignoring disregard disregarding forget forgetting overlook neglect discard dismiss bypass
+		{sIgnoring, `ignoring disregarding forgetting overriding`},
+		{sIgnore, `ignore disregard forget overlook neglect discard dismiss bypass
 			ignorer ignorez oublie oubliez oublier negligez ignoriere ignorier vergiss vergesse missachte ignora ignorad ignorar olvida olvide olvidar
 			olvidate descarta omite dimentica dimenticare ignorare ignori esqueca esquece esquecer desconsidere negeer vergeet
 			игнорируй игнорируйте проигнорируй проигнорируйте забудь забудьте zignoruj ignoruj zapomnij ignorera glom abaikan lupakan
@@ -91,7 +92,7 @@ func vocabulary() []struct {
 			vorherigen vorherige vorigen obigen bisherigen fruheren vorangegangenen precedentes precedente precedents anterieures anteriores
 			anterior previas previos precedenti vorige eerdere bovenstaande предыдущие предыдущих прошлые poprzednie tidigare sebelumnya
 			之前 以前 先前 上面 以上 前面 上述 此前 これまで 上記 이전 위의 पिछले पिछली السابقة pichle pichli pehle purane onceki`},
-		{sBefore, `above before earlier previously beforehand far given got received learned learnt`},
+		{sBefore, `above before earlier previously beforehand`}, {sGot, `far given got received learned learnt`},
 		{sAll, `all any every each alle todas todos toutes tous tutte tutti все всех 所有 全部 すべて 全て 모든 सभी sab saare جميع tum`},
 		{sEvery, `everything anything alles todo tout tutto tudo всё`},
 		{sTarget, `instruction instructions prompt prompts directive directives directions guideline guidelines guidance instruct
@@ -106,9 +107,9 @@ func vocabulary() []struct {
 		{sInstead, `instead stattdessen`},
 		{sThese, `these this following my new`},
 		{sAct, `act acting behave respond operate function roleplay`},
-		{sAs, `as`}, {sIf, `if`}, {sPretend, `pretend pretending imagine`},
+		{sAs, `as`}, {sPretend, `pretend pretending imagine`},
 		{sNo, `no without zero lacks lacking sin ohne sans senza sem free 没有 沒有 不受 无 無 なし ない 없 없이 없는 bina`},
-		{sLimit, `restriction restrictions rule rules limit limits limitation limitations guideline guidelines filter filters filtering
+		{sLimit, `restriction restrictions rule rules limits limitation limitations guideline guidelines filter filters filtering
 			censorship guardrail guardrails constraint constraints ethics morals boundaries policy policies safeguards confines
 			limitaciones restricciones restrictions limites einschrankungen limitazioni restrizioni limitacoes 限制 约束 約束 制限 制約 제한 제약`},
 		{sYou, `you youre`}, {sYour, `your ur`}, {sAre, `are become youre`}, {sNow, `now`},
@@ -121,7 +122,7 @@ func vocabulary() []struct {
 			mostra revele раскрой покажи 显示 输出 透露 泄露 表示 공개 출력 dikhao batao dikha bata`},
 		{sGive, `share tell give gimme write return provide translate summarize rephrase`},
 		{sHidden, `hidden secret confidential internal private initial original full exact entire`},
-		{sTool, `tool tools function functions`}, {sCall, `call calling use using run running invoke invoking`},
+		{sTool, `tool tools`}, {sCall, `call calling use using run running invoke invoking`},
 		{sAlways, `always must`}, {sFirst, `first`}, {sOther, `other`},
 		{sTell, `tell mention inform notify reveal disclose alert warn`},
 		{sUser, `user users human customer`}, {sWithout, `without`},
@@ -131,18 +132,18 @@ func vocabulary() []struct {
 		{sPlace, `http https www attacker webhook url`}, {sTo, `to at`},
 		{sImportant, `important`},
 		{sAssistant, `assistant assistants ai model chatbot llm gpt chatgpt agent ia ki 助手 助理 アシスタント 어시스턴트 人工智能`},
-		{sFrom, `from`}, {sOn, `on`}, {sDo, `do`}, {sAnything, `anything`},
+		{sFrom, `from`}, {sDo, `do`}, {sAnything, `anything`},
 		{sDisable, `bypass disable deactivate circumvent suspend evade`},
 		{sSafety, `safety approval approvals moderation safeguards guardrails`},
 		{sQuestion, `question questions request requests query`}, {sMe, `me us`},
-		{sTask, `task`}, {sDone, `complete completed done finished`}, {sAnswer, `answer`},
+		{sTask, `task`}, {sDone, `complete completed done finished enabled activated unlocked`}, {sAnswer, `answer`},
 		{sMention, `example examples attack attacks phrase phrases pattern patterns such like detect detects detection injection injections
 			quotes quoted says said saying paraphrases literal untrusted string wording classify annotate displays contains containing included include includes called named titled term terms attempt attempts blocked
 			flagged fixture malicious adversarial payload payloads explains test tests`},
 		{sText, `text texts content contents context conversation messages words input inputs output outputs information chat dialogue`},
 		{sLifted, `suspended lifted void voided revoked negated cancelled canceled removed deactivated longer`},
-		{sBound, `bound limited restricted constrained abide`}, {sDan, `dan stan dude aim jailbreak jailbroken`},
-		{sReplace, `override overriding`},
+		{sBound, `bound restricted constrained abide`}, {sDan, `dan stan dude aim jailbreak jailbroken`},
+		{sReplace, `override`},
 		{sOverride, `override inject bypass`},
 	}
 }
