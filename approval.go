@@ -140,7 +140,7 @@ func draftApproval(dry *DryRun, req ApprovalRequest, approver string) (*Approval
 			return nil, failAt(CodePolicyDenied, stepPath(i, "limits"), "an approval can narrow a plan, never widen it")
 		}
 		a.steps = append(a.steps, approvedStep{s.ID, s.InputDigest, l})
-		a.rows, a.bytes = addCounts(a.rows, l.Rows), addCounts(a.bytes, l.Bytes)
+		a.rows, a.bytes = a.rows+l.Rows, a.bytes+l.Bytes
 	}
 	for id := range req.Limits {
 		if dry.plan.step(id) == nil {
@@ -200,7 +200,7 @@ func (a *Approval) match(dry *DryRun) error {
 		if s.limit.Rows > planned.Rows || s.limit.Bytes > planned.Bytes {
 			return failAt(CodePolicyDenied, stepPath(i, "limits"), "an approval can narrow a plan, never widen it")
 		}
-		rows, size = addCounts(rows, s.limit.Rows), addCounts(size, s.limit.Bytes)
+		rows, size = rows+s.limit.Rows, size+s.limit.Bytes
 	}
 	if rows != a.rows || size != a.bytes {
 		return fail(CodeIntegrityFailed, "the approval's totals are not the sums of its steps")

@@ -58,7 +58,7 @@ func (d *DryRun) encode() []byte {
 func (d *DryRun) encodeBudget(w *writer) {
 	var rows, size int64
 	for i := range d.plan.steps {
-		rows, size = addCounts(rows, d.plan.steps[i].Rows), addCounts(size, d.plan.steps[i].Bytes)
+		rows, size = rows+d.plan.steps[i].Rows, size+d.plan.steps[i].Bytes
 	}
 	w.open('{')
 	w.name("byEffect")

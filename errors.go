@@ -26,7 +26,7 @@ const (
 	CodeRevoked          Code = "revoked"           // the approval, its key or its actor was revoked
 	CodeAlreadyUsed      Code = "already-used"      // the use was spent before
 	CodeClock            Code = "clock"             // the clocks disagree too far to decide
-	CodeAborted          Code = "aborted"           // cancelled by the caller before the effect
+	CodeAborted          Code = "aborted"           // cancelled by the caller before the effect; spent only if a receipt comes with it
 	CodeUnavailable      Code = "unavailable"       // a part that must answer did not; nothing was recorded
 	CodeExecutionFailed  Code = "execution-failed"  // the use is spent; the executor refused or reported a failure
 	CodeReceiptFailed    Code = "receipt-failed"    // the use is spent; the outcome could not be recorded yet

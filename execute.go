@@ -157,6 +157,10 @@ func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 	if !c.entered.CompareAndSwap(false, true) {
 		return nil, fail(CodeAlreadyUsed, "the claim was run before")
 	}
+	return run(ctx, c, x), nil
+}
+
+func run(ctx context.Context, c *Claim, x Executor) *Finished {
 	f := &Finished{claim: c, outcome: OutcomeCancelled}
 	res, err := enter(ctx, c, x)
 	switch {
@@ -173,7 +177,7 @@ func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 		f.outcome, f.err = OutcomeIndeterminate, err
 		f.observe(res)
 	}
-	return f, nil
+	return f
 }
 
 // enter calls the executor. A panic in it becomes an error: what it did before is unknown.
@@ -306,10 +310,7 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if err != nil {
 		return Result{}, nil, err
 	}
-	f, err := Run(ctx, c, x.Executor)
-	if err != nil {
-		return Result{}, nil, err
-	}
+	f := run(ctx, c, x.Executor)
 	r, err := Settle(ctx, x.Ledger, f, x.Signer, x.Now())
 	if err != nil {
 		return Result{}, r, err

@@ -265,6 +265,40 @@ func TestParse_refusesEveryFaultOfForm(t *testing.T) {
 	}
 }
 
+func TestParse_refusesWhatIsNoDocument(t *testing.T) {
+	t.Parallel()
+	allowed := mustPolicy(t, policy())
+	for name, parse := range map[string]func([]byte) error{
+		"plan": drop(counterfoil.ParsePlan), "policy": drop(counterfoil.ParsePolicy), "context": drop(counterfoil.ParseContext),
+		"key ring": drop(counterfoil.ParseKeyRing), "approval": drop(counterfoil.ParseApproval), "arguments": drop(counterfoil.ParseArguments),
+		"consumption": drop(counterfoil.ParseConsumption), "receipt": drop(counterfoil.ParseReceipt), "decision": drop(counterfoil.ParseDecision),
+		"bundle":    drop(counterfoil.ParseBundle),
+		"operation": drop(func(b []byte) (*counterfoil.Operation, error) { return counterfoil.ParseOperation(b, allowed) }),
+		"dry run":   drop(func(b []byte) (*counterfoil.DryRun, error) { return counterfoil.ParseDryRun(b, allowed) }),
+	} {
+		for _, in := range []string{"", "{", "\xff", "{\"a\":1,\"a\":2}", "null null"} {
+			if err := parse([]byte(in)); !errors.Is(err, counterfoil.CodeInvalidInput) {
+				t.Errorf("%s of %q: got %v", name, in, err)
+			}
+		}
+		for _, in := range []string{"null", "[]", "{}", "0", `"x"`} {
+			if err := parse([]byte(in)); name != "arguments" && !errors.Is(err, counterfoil.CodeInvalidInput) {
+				t.Errorf("%s of %q: got %v", name, in, err)
+			}
+		}
+	}
+}
+
+// A member that says no by its absence may not say it aloud: each statement has one spelling.
+func TestParseReceipt_falseIsAbsent(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"late", "recovered", "uncounted"} {
+		d := receiptPayload()
+		d[name] = false
+		wantCode(t, drop(counterfoil.ParseReceipt)(envelopeOf("receipt", canonical(d))), counterfoil.CodeInvalidInput)
+	}
+}
+
 // A plan says who asks, and nothing else: there is no room for words to the approver or the tool.
 func TestParse_hasNoRoomForInstructions(t *testing.T) {
 	t.Parallel()

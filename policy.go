@@ -173,7 +173,7 @@ func (p *Policy) evaluate(plan *Plan, at time.Time) error {
 		if member, msg := p.judge(s, at); msg != "" {
 			return failAt(CodePolicyDenied, stepPath(i, member), msg)
 		}
-		rows, bytes = addCounts(rows, s.Rows), addCounts(bytes, s.Bytes)
+		rows, bytes = rows+s.Rows, bytes+s.Bytes
 	}
 	if rows > p.maxRows {
 		return failAt(CodePolicyDenied, "/steps", "the plan asks for more rows than the policy allows")

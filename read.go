@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"iter"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ import (
 const (
 	maxIdentityBytes = 512
 	maxTextBytes     = 65_536
-	maxSafeInteger   = 1<<53 - 1
+	maxSafeInteger   = 1<<53 - 1 // of which a plan adds up 128 at most: an int64 holds the sum
 	timeLayout       = "2006-01-02T15:04:05.000Z"
 )
 
@@ -421,11 +420,3 @@ func instant(t time.Time) (time.Time, error) {
 
 // validInstant keeps out the zero time, which means "none" in this package, and years that the text form can't hold.
 func validInstant(t time.Time) bool { return t.Year() >= 1 && t.Year() <= 9999 && !t.IsZero() }
-
-// addCounts adds two counts, saturating beyond the safe integers so that a sum can't wrap below a limit.
-func addCounts(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
