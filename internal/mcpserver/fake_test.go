@@ -80,7 +80,9 @@ func (f *fake) result(id json.RawMessage, result string) string {
 }
 
 func (f *fake) serve(in io.Reader, out io.Writer) {
+	f.mu.Lock()
 	f.out = out
+	f.mu.Unlock()
 	r := bufio.NewReaderSize(in, 1<<20)
 	for {
 		line, err := r.ReadBytes('\n')

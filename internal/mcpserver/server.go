@@ -80,24 +80,32 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.out.dead = func(err error) { cancel(errors.Join(ErrClientGone, err)) }
-
 	var running sync.WaitGroup
 	running.Go(func() { s.conn.Run(ctx, downstream{s, ctx}) })
 	lines := make(chan line)
-	readerDone := make(chan struct{})
+	readerDone, writerDone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(readerDone)
 		readLines(ctx, jsonrpc.NewReader(s.opts.In, s.opts.MaxBytes), lines, cancel)
 	}()
+	go func() {
+		defer close(writerDone)
+		if err := s.out.run(); err != nil {
+			cancel(errors.Join(ErrClientGone, err))
+		}
+	}()
 	s.loop(ctx, lines)
 
+	// A client that neither reads nor dies must not keep us.
+	giveUp := time.AfterFunc(s.opts.Drain+closeInTime, s.out.close)
+	defer giveUp.Stop()
 	s.flights.wait(s.opts.Drain)
 	err = s.conn.Close() // calls that are still on their way fail now
 	s.flights.wait(0)
 	running.Wait()
-	s.closeIn(readerDone)
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrClientGone) || s.out.failed() {
+	s.out.close()
+	s.closeIn(readerDone, writerDone)
+	if cause := context.Cause(ctx); cause != error(ErrClientGone) { //nolint:errorlint // joined with more, it is a failure
 		return cause
 	}
 	return err
@@ -120,7 +128,7 @@ func newServer(o Options) (*server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &server{
-		opts: o, log: o.Logger, conn: o.Conn, session: newSession(o), out: &out{w: o.Out},
+		opts: o, log: o.Logger, conn: o.Conn, session: newSession(o), out: newOut(o.Out),
 		flights: newFlights(o.MaxInFlight), tokens: newTokens(), asks: newAsks(), listens: newListens(),
 	}
 	return s, nil
@@ -160,42 +168,19 @@ func (s *server) loop(ctx context.Context, lines <-chan line) {
 	}
 }
 
-// closeIn ends the reader. One that can't be interrupted, as a terminal's, keeps its goroutine until the process ends.
-func (s *server) closeIn(readerDone <-chan struct{}) {
+// closeIn ends the reader and waits for it and the writer. One that can't be interrupted, as a terminal's, keeps its
+// goroutine until the process ends.
+func (s *server) closeIn(done ...<-chan struct{}) {
 	if c, ok := s.opts.In.(io.Closer); ok {
 		_ = c.Close() // nothing is read from it any more
 	}
 	timer := time.NewTimer(closeInTime)
 	defer timer.Stop()
-	select {
-	case <-readerDone:
-	case <-timer.C:
+	for _, d := range done {
+		select {
+		case <-d:
+		case <-timer.C:
+			return
+		}
 	}
-}
-
-// out writes whole lines to the client. The first failure is the end of the client.
-type out struct {
-	mu   sync.Mutex
-	w    io.Writer
-	err  error
-	dead func(error)
-}
-
-func (o *out) send(message []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil {
-		return o.err
-	}
-	if _, o.err = o.w.Write(jsonrpc.Frame(message)); o.err != nil {
-		o.dead(o.err)
-	}
-	return o.err
-}
-
-// failed reports whether the client was found dead by writing to it.
-func (o *out) failed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err != nil
 }

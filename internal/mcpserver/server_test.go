@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -332,6 +333,10 @@ func TestServe_cancel(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + params + `}`)
 	}
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)
+	f.say(f.result(f.next(t, "initialize").ID, `{}`))
+	if got, want := c.line(), `{"jsonrpc":"2.0","id":"i","result":{}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 	// Neither cancelled request was answered; the ids are free again.
 	c.want(`{"jsonrpc":"2.0","id":"b","method":"ping"}`, `{"jsonrpc":"2.0","id":"b","result":{}}`)
 }
@@ -402,6 +407,38 @@ func TestServe_deadClient(t *testing.T) {
 		t.Errorf("Serve returned %v", err)
 	}
 	<-ours.closed
+}
+
+// A client that is there but does not read can't hold up the end.
+func TestServe_stuckClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		f := newFake("")
+		ours, theirs := net.Pipe()
+		go f.serve(theirs, theirs)
+		done := make(chan error, 1)
+		go func() {
+			done <- mcpserver.Serve(ctx, mcpserver.Options{In: inR, Out: outW, Gate: &gate{}, Conn: upstream.NewConn(ours, upstream.ConnOptions{}), Now: time.Now})
+		}()
+		for i := range 3 {
+			_, _ = fmt.Fprintf(inW, `{"jsonrpc":"2.0","id":%d,"method":"vendor/x"}`+"\n", i)
+		}
+		synctest.Wait()
+		f.say(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+		synctest.Wait()
+		begin := time.Now()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve returned %v", err)
+		}
+		if d := time.Since(begin); d > 5*time.Second {
+			t.Errorf("the end took %v", d)
+		}
+		_ = outR.Close() // lets the one stuck goroutine go
+	})
 }
 
 // closedUpstream says nothing and takes everything.

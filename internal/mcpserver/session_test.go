@@ -81,30 +81,46 @@ func TestDefinitions_pages(t *testing.T) {
 
 func TestDefinitions_rejects(t *testing.T) {
 	t.Parallel()
-	rows := map[string]func(cursor string) (string, string){
-		"the same cursor for ever": func(string) (string, string) { return someTools(0, 1), `"a"` },
-		"a circle": func(c string) (string, string) {
-			return someTools(0, 1), map[string]string{"a": `"b"`}[c] + map[bool]string{true: `"a"`}[c != "a"]
-		},
-		"pages without end": func(c string) (string, string) {
-			return `[]`, fmt.Sprintf(`"%sx"`, strings.TrimPrefix(c, "-"))
-		},
-		"too many tools": func(c string) (string, string) { return someTools(0, 5001), fmt.Sprintf(`"%sx"`, c) },
-		"page 2 fails": func(c string) (string, string) {
+	rows := map[string]struct {
+		page func(cursor string) (tools, next string)
+		msg  string
+		most int32 // pages that are read
+	}{
+		"the same cursor for ever": {func(string) (string, string) { return someTools(0, 1), `"a"` }, "does not end", 2},
+		"a circle": {func(c string) (string, string) {
+			if c == "a" {
+				return someTools(0, 1), `"b"`
+			}
+			return someTools(0, 1), `"a"`
+		}, "does not end", 3},
+		"pages without end": {func(c string) (string, string) { return `[]`, fmt.Sprintf(`"%sx"`, strings.TrimPrefix(c, "-")) }, "too many pages", 1000},
+		"too many tools":    {func(c string) (string, string) { return someTools(0, 5001), fmt.Sprintf(`"%sx"`, c) }, "too many tools", 2},
+		"too many bytes": {func(c string) (string, string) {
+			return `["` + strings.Repeat("x", 15<<20) + `"]`, fmt.Sprintf(`"%sx"`, c)
+		}, "too many tools", 5},
+		"page 2 fails": {func(c string) (string, string) {
 			if c == "-" {
 				return someTools(0, 1), `"a"`
 			}
 			return `5`, ``
-		},
-		"cursor is a number": func(string) (string, string) { return someTools(0, 1), `1` },
-		"no list":            func(string) (string, string) { return `null`, `` },
+		}, "malformed", 2},
+		"cursor is a number": {func(string) (string, string) { return someTools(0, 1), `1` }, "does not end", 1},
+		"no list":            {func(string) (string, string) { return `null`, `` }, "malformed", 1},
 	}
-	for name, page := range rows {
+	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, s := session(t, pages(newFake(""), page), true)
-			if got, err := s.Definitions(t.Context(), nil, false); err == nil || got != nil || counterfoil.CodeOf(err) != counterfoil.CodeUnavailable {
+			var read atomic.Int32
+			_, s := session(t, pages(newFake(""), func(c string) (string, string) {
+				read.Add(1)
+				return row.page(c)
+			}), true)
+			got, err := s.Definitions(t.Context(), nil, false)
+			if err == nil || got != nil || counterfoil.CodeOf(err) != counterfoil.CodeUnavailable || !strings.Contains(err.Error(), row.msg) {
 				t.Errorf("%d tools, error %v", len(got), err)
+			}
+			if n := read.Load(); n > row.most {
+				t.Errorf("%d pages were read", n)
 			}
 		})
 	}
@@ -206,7 +222,7 @@ func TestDefinitions_modern(t *testing.T) {
 		var lists int
 		f := newFake("").on("tools/list", func(f *fake, m message) string {
 			lists++
-			if want := `{"_meta":` + modernMeta + `}`; string(m.Params) != want {
+			if want := `{"_meta":` + modernMeta + `}`; string(m.Params) != want && !strings.Contains(string(m.Params), "other") {
 				t.Errorf("params are %s, want %s", m.Params, want)
 			}
 			return f.result(m.ID, `{"tools":[]`+ttl+`}`)
@@ -234,6 +250,9 @@ func TestDefinitions_modern(t *testing.T) {
 		check("kept for long", 5)
 		time.Sleep(5 * time.Minute)
 		check("too long", 6)
+		check("kept", 6)
+		meta = []byte(strings.Replace(string(meta), "elicitation", "other", 1))
+		check("for another client", 7)
 	})
 }
 
