@@ -8,5 +8,22 @@ func (o Options) Faulty(f func(stage string) error) Options {
 	return o
 }
 
-// Readers returns the pool of readers.
-func (s *Store) Readers() *sql.DB { return s.read }
+// Pools returns pools of connections as the store's own are, by what they are for.
+func Pools(path string, most int) map[string]*sql.DB {
+	return map[string]*sql.DB{"readers": openPool(path, readOnly, most), "writer": openPool(path, readWrite, most)}
+}
+
+// Remote names the file systems that are refused.
+func Remote(magic int64) string { return remote(magic) }
+
+// SchemaVersion is the number of the current schema.
+func SchemaVersion() int { return len(migrations()) }
+
+// Write runs a statement of the test's own in a transaction of the store.
+func (s *Store) Write(query string, args ...any) error {
+	m := &member{f: func(t *tx) error { _, err := t.exec(query, args...); return err }, done: make(chan struct{})}
+	s.lead <- struct{}{}
+	defer func() { <-s.lead }()
+	s.write.run([]*member{m})
+	return m.err
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -16,6 +17,7 @@ import (
 
 const (
 	processDir = "procs"
+	lockSuffix = ".lock"
 	lockWait   = 30 * time.Second
 )
 
@@ -46,10 +48,25 @@ func register(ctx context.Context, path string, rand io.Reader) (*process, error
 	if p.lock, err = filelock.Wait(ctx, p.file(p.id)); err != nil {
 		return nil, fail(counterfoil.CodeUnavailable, "the sign of life of this process can't be made", err)
 	}
+	p.tidy()
 	return p, nil
 }
 
-func (p *process) file(id string) string { return filepath.Join(p.dir, id+".lock") }
+// tidy removes the files of the dead: a process without a file is dead too, so that nothing is lost with them. What fails
+// is left for the next start.
+func (p *process) tidy() {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), lockSuffix); ok {
+			_, _ = p.dead(id)
+		}
+	}
+}
+
+func (p *process) file(id string) string { return filepath.Join(p.dir, id+lockSuffix) }
 
 func (p *process) end() error {
 	if p == nil {

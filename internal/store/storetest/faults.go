@@ -124,7 +124,7 @@ func life(t *testing.T, clock *Clock, prefix string) []step {
 		{"Rule", func(s Store) error { return s.Rule(t.Context(), ruling(t, clock, id, gateway.Approved)) }, 1, conflict},
 		{"Spend", func(s Store) error {
 			l.Store = s
-			_, err := l.spend(t.Context(), run)
+			_, err := l.Claim(t.Context(), run)
 			if errors.Is(err, counterfoil.CodeUnknownOutcome) {
 				if r, c, err := s.Resolve(t.Context(), l.Use); r != gateway.UseMine || c == nil || err != nil {
 					t.Errorf("after an unknown commit: %v, %v", r, err)
@@ -138,7 +138,7 @@ func life(t *testing.T, clock *Clock, prefix string) []step {
 				if err != nil {
 					return err
 				}
-				if settling, err = recovered(x, counterfoil.OutcomeCancelled, clock.Now()); err != nil {
+				if settling, err = Recovered(x, counterfoil.OutcomeCancelled, clock.Now()); err != nil {
 					return err
 				}
 			}

@@ -56,7 +56,7 @@ func Key(role counterfoil.Role) *counterfoil.PrivateKey {
 	}
 	k, err := counterfoil.NewPrivateKey(seed[:], counterfoil.KeyParams{
 		Role: role, Owner: string(role) + ":local", Custody: custody, Tenants: []string{Tenant},
-		NotBefore: Start().Add(-time.Hour), NotAfter: time.Time{},
+		NotBefore: Start().AddDate(-10, 0, 0), NotAfter: time.Time{},
 	})
 	if err != nil {
 		panic(err)
@@ -95,14 +95,15 @@ type Case struct {
 // Approved makes a call that a person approved at the given time, for five minutes. Equal names make equal calls.
 func Approved(t testing.TB, name string, at time.Time) *Case {
 	t.Helper()
-	c, err := approved(name, at)
+	c, err := NewCase(name, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func approved(name string, at time.Time) (*Case, error) {
+// NewCase does what Approved does, outside of a test.
+func NewCase(name string, at time.Time) (*Case, error) {
 	args, err := counterfoil.ParseArguments(fmt.Appendf(nil, `{"path":%q,"text":"hello"}`, name))
 	if err != nil {
 		return nil, err
@@ -173,8 +174,8 @@ func (l *Ledger) Settle(ctx context.Context, r *counterfoil.Receipt, completed c
 	return l.Store.Settle(ctx, s)
 }
 
-// Spend spends the case's use as the execution with the id.
-func (l *Ledger) spend(ctx context.Context, id string) (*counterfoil.Claim, error) {
+// Claim spends the case's use as the execution with the id.
+func (l *Ledger) Claim(ctx context.Context, id string) (*counterfoil.Claim, error) {
 	sum := sha256.Sum256([]byte("nonce " + id))
 	return counterfoil.Spend(ctx, l, l.Case.Auth, counterfoil.SpendParams{ExecutionID: id, Nonce: [16]byte(sum[:16]), Pseudonyms: Names()})
 }
@@ -206,8 +207,23 @@ func (l *Ledger) settle(ctx context.Context, c *counterfoil.Claim, x executor, n
 	return counterfoil.Settle(ctx, l, f, Key(counterfoil.RoleReceipt), now)
 }
 
-// recovered makes the receipt of an execution of which only the records are left, as recovery does.
-func recovered(x gateway.Execution, outcome counterfoil.Outcome, now time.Time) (gateway.Settling, error) {
+// Finish runs the claim, with success, and settles it.
+func (l *Ledger) Finish(ctx context.Context, c *counterfoil.Claim, now time.Time) (*counterfoil.Receipt, error) {
+	return l.settle(ctx, c, done, now)
+}
+
+// Work runs the claim with an effect, and settles it.
+func (l *Ledger) Work(ctx context.Context, c *counterfoil.Claim, now time.Time, effect func() error) (*counterfoil.Receipt, error) {
+	return l.settle(ctx, c, func(w counterfoil.Work) (counterfoil.Result, error) {
+		if err := effect(); err != nil {
+			return counterfoil.Result{}, err
+		}
+		return done(w)
+	}, now)
+}
+
+// Recovered makes the receipt of an execution of which only the records are left, as recovery does.
+func Recovered(x gateway.Execution, outcome counterfoil.Outcome, now time.Time) (gateway.Settling, error) {
 	policy, err := counterfoil.ParsePolicy(x.Policy)
 	if err != nil {
 		return gateway.Settling{}, err
@@ -236,4 +252,9 @@ func event(t testing.TB, phase counterfoil.Phase, id string) counterfoil.Event {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// Refused makes an event of a refusal.
+func Refused(t testing.TB, id string) counterfoil.Event {
+	return event(t, counterfoil.PhaseRefused, id)
 }

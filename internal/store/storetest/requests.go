@@ -354,7 +354,7 @@ func testSpendRequest(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	spend := func(request string) error {
 		l := &Ledger{Store: s, Case: Approved(t, request, clock.Now()), Spending: gateway.Spending{Request: request, Counter: "c", Limit: 1}}
-		_, err := l.spend(t.Context(), "run-"+request)
+		_, err := l.Claim(t.Context(), "run-"+request)
 		return err
 	}
 	wantCode(t, spend("apr-none"), counterfoil.CodePolicyDenied)
@@ -382,7 +382,7 @@ func testSpendRequest(t *testing.T, b Backend) {
 	}
 	// Another use of the same request.
 	l := &Ledger{Store: s, Case: Approved(t, "again", clock.Now()), Spending: gateway.Spending{Request: "apr-a1"}}
-	_, err := l.spend(t.Context(), "run-again")
+	_, err := l.Claim(t.Context(), "run-again")
 	wantCode(t, err, counterfoil.CodeAlreadyUsed)
 	wantConflict(t, err, gateway.Spent)
 	wantConflict(t, s.Lapse(t.Context(), Tenant, "apr-a1", gateway.Void, "x", event(t, counterfoil.PhaseLapsed, "x")), gateway.Spent)
@@ -401,14 +401,14 @@ func testLife(t *testing.T, b Backend) {
 		Store: s, Case: Approved(t, "k", clock.Now()), Spending: gateway.Spending{Request: "apr-k1"},
 		Settling: gateway.Settling{Request: "apr-k1", Answer: []byte("sealed answer"), KeepUntil: keep},
 	}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	if row := attach(t, other, clock, "k", "3"); row.ID != "apr-k1" || row.State != gateway.Spent || row.Outcome != "" {
 		t.Fatalf("while it runs, a retry got %+v", row)
 	}
 	// The caller leaves while the call runs: the outcome waits.
 	must(t, s.Leave(t.Context(), Tenant, "apr-k1", "w-k1", "gone"))
-	_, err = l.settle(t.Context(), claim, done, clock.Now())
+	_, err = l.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	row := attach(t, other, clock, "k", "4")
 	if row.ID != "apr-k1" || row.Outcome != "succeeded" || string(row.Answer) != "sealed answer" || !row.KeepUntil.Equal(keep) ||
@@ -442,9 +442,9 @@ func testSweep(t *testing.T, b Backend) {
 		Store: s, Case: Approved(t, "spent", clock.Now()), Spending: gateway.Spending{Request: "apr-spent1"},
 		Settling: gateway.Settling{Request: "apr-spent1", Answer: []byte("sealed"), KeepUntil: keep},
 	}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
-	_, err = l.settle(t.Context(), claim, done, clock.Now())
+	_, err = l.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	for _, step := range []struct {
 		after time.Duration

@@ -168,7 +168,7 @@ func testTenants(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	attach(t, s, clock, "k", "1")
 	must(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Approved)))
-	_, err := (&Ledger{Store: s, Case: Approved(t, "k", clock.Now()), Spending: gateway.Spending{Request: "apr-k1"}}).spend(t.Context(), "run-1")
+	_, err := (&Ledger{Store: s, Case: Approved(t, "k", clock.Now()), Spending: gateway.Spending{Request: "apr-k1"}}).Claim(t.Context(), "run-1")
 	must(t, err)
 	attach(t, s, clock, "l", "1")
 	_, err = s.SeeServer(t.Context(), serverRow(clock))

@@ -18,7 +18,7 @@ func testSpendOnce(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
 	l := &Ledger{Store: s, Case: Approved(t, "a", clock.Now())}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	wantPhases(t, b, s, "started")
 	c := claim.Consumption()
@@ -33,17 +33,17 @@ func testSpendOnce(t *testing.T, b Backend) {
 		t.Fatalf("the started event does not name the use: %s", started)
 	}
 	for _, id := range []string{"run-2", "run-1"} {
-		_, err = l.spend(t.Context(), id)
+		_, err = l.Claim(t.Context(), id)
 		wantCode(t, err, counterfoil.CodeAlreadyUsed)
 	}
 	wantPhases(t, b, s, "started")
 	// An id that is taken belongs to another use: nothing may be recorded under it.
 	other := &Ledger{Store: s, Case: Approved(t, "b", clock.Now())}
-	if _, err := other.spend(t.Context(), "run-1"); err == nil {
+	if _, err := other.Claim(t.Context(), "run-1"); err == nil {
 		t.Fatal("two executions have one id")
 	}
 	wantPhases(t, b, s, "started")
-	_, err = other.spend(t.Context(), "run-2")
+	_, err = other.Claim(t.Context(), "run-2")
 	must(t, err)
 	wantPhases(t, b, s, "started", "started")
 
@@ -71,7 +71,7 @@ func testContenders(t *testing.T, b Backend) {
 				wg.Go(func() {
 					<-ready
 					l := &Ledger{Store: s, Case: c}
-					switch _, err := l.spend(t.Context(), fmt.Sprintf("run-%d-%d-%d", round, i, j)); {
+					switch _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d-%d-%d", round, i, j)); {
 					case err == nil:
 						won.Add(1)
 					case errors.Is(err, counterfoil.CodeAlreadyUsed):
@@ -111,7 +111,7 @@ func testWindow(t *testing.T, b Backend) {
 		clock.Move(row.move)
 		s := b.Open(t, clock.Now, nil)
 		before := len(check(t, b, s))
-		_, err := (&Ledger{Store: s, Case: c}).spend(t.Context(), "run-"+row.name)
+		_, err := (&Ledger{Store: s, Case: c}).Claim(t.Context(), "run-"+row.name)
 		if counterfoil.CodeOf(err) != row.want {
 			t.Errorf("%s: %v", row.name, err)
 		}
@@ -135,10 +135,10 @@ func testTimes(t *testing.T, b Backend) {
 		t.Fatalf("times %v, %v", log[0].At, log[1].At)
 	}
 	clock.Move(-3 * time.Second)
-	_, err := (&Ledger{Store: s, Case: c}).spend(t.Context(), "run-1")
+	_, err := (&Ledger{Store: s, Case: c}).Claim(t.Context(), "run-1")
 	wantCode(t, err, counterfoil.CodeClock)
 	clock.Move(2 * time.Second)
-	claim, err := (&Ledger{Store: s, Case: c}).spend(t.Context(), "run-1")
+	claim, err := (&Ledger{Store: s, Case: c}).Claim(t.Context(), "run-1")
 	must(t, err)
 	if !claim.Consumption().At().Equal(log[0].At) {
 		t.Fatalf("spent at %v", claim.Consumption().At())
@@ -156,7 +156,7 @@ func testCounter(t *testing.T, b Backend) {
 		c := Approved(t, fmt.Sprint(i), clock.Now())
 		wg.Go(func() {
 			l := &Ledger{Store: stores[i%2], Case: c, Spending: gateway.Spending{Counter: "calls/r", Limit: limit}}
-			switch _, err := l.spend(t.Context(), fmt.Sprintf("run-%d", i)); {
+			switch _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); {
 			case err == nil:
 				won.Add(1)
 			case errors.Is(err, gateway.ErrBudget) && errors.Is(err, counterfoil.CodePolicyDenied):
@@ -176,14 +176,14 @@ func testCounter(t *testing.T, b Backend) {
 	for name, s := range map[string]gateway.Spending{
 		"another counter": {Counter: "calls/s", Limit: 1}, "a raised limit": {Counter: "calls/r", Limit: limit + 1}, "no counter": {},
 	} {
-		_, err := (&Ledger{Store: stores[0], Case: Approved(t, name, clock.Now()), Spending: s}).spend(t.Context(), "run-"+name)
+		_, err := (&Ledger{Store: stores[0], Case: Approved(t, name, clock.Now()), Spending: s}).Claim(t.Context(), "run-"+name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, none := range []int64{0, -1} {
 		_, err := (&Ledger{Store: stores[0], Case: Approved(t, "x", clock.Now()), Spending: gateway.Spending{Counter: "c", Limit: none}}).
-			spend(t.Context(), "run-x")
+			Claim(t.Context(), "run-x")
 		if !errors.Is(err, gateway.ErrBudget) {
 			t.Errorf("a limit of %d: %v", none, err)
 		}
@@ -195,7 +195,7 @@ func testBatch(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
 	used := Approved(t, "used", clock.Now())
-	_, err := (&Ledger{Store: s, Case: used}).spend(t.Context(), "run-used")
+	_, err := (&Ledger{Store: s, Case: used}).Claim(t.Context(), "run-used")
 	must(t, err)
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -203,22 +203,22 @@ func testBatch(t *testing.T, b Backend) {
 		wg.Go(func() {
 			switch i % 4 {
 			case 0:
-				if _, err := (&Ledger{Store: s, Case: used}).spend(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeAlreadyUsed) {
+				if _, err := (&Ledger{Store: s, Case: used}).Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeAlreadyUsed) {
 					t.Error(err)
 				}
 			case 1:
 				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "c", Limit: 0}}
-				if _, err := l.spend(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, gateway.ErrBudget) {
+				if _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, gateway.ErrBudget) {
 					t.Error(err)
 				}
 			default:
 				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "d", Limit: 100}}
-				claim, err := l.spend(t.Context(), fmt.Sprintf("run-%d", i))
+				claim, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := l.settle(t.Context(), claim, done, clock.Now()); err != nil {
+				if _, err := l.Finish(t.Context(), claim, clock.Now()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -235,13 +235,13 @@ func testRestart(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	c := Approved(t, "a", clock.Now())
 	l := &Ledger{Store: s, Case: c}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
-	r, err := l.settle(t.Context(), claim, done, clock.Now())
+	r, err := l.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	must(t, s.Close())
 	s = b.Open(t, clock.Now, nil)
-	_, err = (&Ledger{Store: s, Case: c}).spend(t.Context(), "run-2")
+	_, err = (&Ledger{Store: s, Case: c}).Claim(t.Context(), "run-2")
 	wantCode(t, err, counterfoil.CodeAlreadyUsed)
 	wantPhases(t, b, s, "started", "completed")
 	x, err := s.Execution(t.Context(), Tenant, "run-1")
@@ -265,7 +265,7 @@ func testSettle(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
 	l := &Ledger{Store: s, Case: Approved(t, "a", clock.Now())}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	x, err := s.Execution(t.Context(), Tenant, "run-1")
 	must(t, err)
@@ -282,7 +282,7 @@ func testSettle(t *testing.T, b Backend) {
 		}
 	}
 	clock.Move(time.Second)
-	r, err := l.settle(t.Context(), claim, done, clock.Now())
+	r, err := l.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	wantPhases(t, b, s, "started", "completed")
 	x, err = s.Execution(t.Context(), Tenant, "run-1")
@@ -307,7 +307,7 @@ func testSettleRejects(t *testing.T, b Backend) {
 	// A receipt for a use of another ledger: its id is unknown here, or taken by another use.
 	other := &memory{clock: clock}
 	l := &Ledger{Store: other, Case: Approved(t, "a", clock.Now())}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	f, err := counterfoil.Run(t.Context(), claim, executor(done))
 	must(t, err)
@@ -316,7 +316,7 @@ func testSettleRejects(t *testing.T, b Backend) {
 	if !errors.Is(err, counterfoil.CodeIntegrityFailed) {
 		t.Fatalf("an unknown use: %v", err)
 	}
-	_, err = (&Ledger{Store: s, Case: Approved(t, "b", clock.Now())}).spend(t.Context(), "run-1")
+	_, err = (&Ledger{Store: s, Case: Approved(t, "b", clock.Now())}).Claim(t.Context(), "run-1")
 	must(t, err)
 	_, err = counterfoil.Settle(t.Context(), l, f, Key(counterfoil.RoleReceipt), clock.Now())
 	if !errors.Is(err, counterfoil.CodeIntegrityFailed) {
@@ -340,16 +340,16 @@ func testLate(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
 	l := &Ledger{Store: s, Case: Approved(t, "a", clock.Now())}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	x, err := s.Execution(t.Context(), Tenant, "run-1")
 	must(t, err)
-	rec, err := recovered(x, counterfoil.OutcomeIndeterminate, clock.Now())
+	rec, err := Recovered(x, counterfoil.OutcomeIndeterminate, clock.Now())
 	must(t, err)
 	must(t, s.Settle(t.Context(), rec))
 	wantPhases(t, b, s, "started", "completed")
 	clock.Move(time.Second)
-	_, err = l.settle(t.Context(), claim, done, clock.Now())
+	_, err = l.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	wantPhases(t, b, s, "started", "completed", "late-outcome")
 	if late := b.Log(t, s, Tenant)[2].Body; !bytes.Contains(late, []byte(`"outcome":"succeeded"`)) {
@@ -367,13 +367,13 @@ func testResolve(t *testing.T, b Backend) {
 	s, other := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
 	c := Approved(t, "a", clock.Now())
 	failing := &Ledger{Store: &memory{clock: clock}, Case: c}
-	_, err := failing.spend(t.Context(), "run-1")
+	_, err := failing.Claim(t.Context(), "run-1")
 	must(t, err)
 	if r, cons, err := s.Resolve(t.Context(), failing.Use); r != gateway.UseAbsent || cons != nil || err != nil {
 		t.Fatalf("absent: %v, %v, %v", r, cons, err)
 	}
 	l := &Ledger{Store: s, Case: c}
-	claim, err := l.spend(t.Context(), "run-1")
+	claim, err := l.Claim(t.Context(), "run-1")
 	must(t, err)
 	for _, from := range []Store{s, other} {
 		r, cons, err := from.Resolve(t.Context(), l.Use)
@@ -395,15 +395,15 @@ func testOrphans(t *testing.T, b Backend) {
 		t.Fatalf("processes %q and %q", alive.Process(), dying.Process())
 	}
 	settled := &Ledger{Store: dying, Case: Approved(t, "settled", clock.Now())}
-	claim, err := settled.spend(t.Context(), "run-settled")
+	claim, err := settled.Claim(t.Context(), "run-settled")
 	must(t, err)
-	_, err = settled.settle(t.Context(), claim, done, clock.Now())
+	_, err = settled.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
 	for _, id := range []string{"run-1", "run-2"} {
-		_, err = (&Ledger{Store: dying, Case: Approved(t, id, clock.Now())}).spend(t.Context(), id)
+		_, err = (&Ledger{Store: dying, Case: Approved(t, id, clock.Now())}).Claim(t.Context(), id)
 		must(t, err)
 	}
-	_, err = (&Ledger{Store: alive, Case: Approved(t, "mine", clock.Now())}).spend(t.Context(), "run-mine")
+	_, err = (&Ledger{Store: alive, Case: Approved(t, "mine", clock.Now())}).Claim(t.Context(), "run-mine")
 	must(t, err)
 	for name, s := range map[string]Store{"alive": alive, "dying": dying} {
 		if x, err := s.Orphans(t.Context()); err != nil || len(x) != 0 {
@@ -420,7 +420,7 @@ func testOrphans(t *testing.T, b Backend) {
 	orphans, err := alive.Orphans(t.Context())
 	must(t, err)
 	for _, x := range orphans {
-		st, err := recovered(x, counterfoil.OutcomeIndeterminate, clock.Now())
+		st, err := Recovered(x, counterfoil.OutcomeIndeterminate, clock.Now())
 		must(t, err)
 		must(t, alive.Settle(t.Context(), st))
 	}
@@ -439,10 +439,10 @@ func testExecutions(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	for i := range 7 {
 		l := &Ledger{Store: s, Case: Approved(t, fmt.Sprint(i), clock.Now())}
-		claim, err := l.spend(t.Context(), fmt.Sprintf("run-%d", i))
+		claim, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i))
 		must(t, err)
 		if i%2 == 0 {
-			_, err = l.settle(t.Context(), claim, done, clock.Now())
+			_, err = l.Finish(t.Context(), claim, clock.Now())
 			must(t, err)
 		}
 		clock.Move(time.Second)
