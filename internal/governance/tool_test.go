@@ -9,6 +9,16 @@ import (
 	"github.com/counterfoil/counterfoil/internal/governance"
 )
 
+// registries returns a registry for each server with a profile, its release known.
+func registries(t *testing.T) map[string]*governance.Registry {
+	t.Helper()
+	out := map[string]*governance.Registry{}
+	for name, l := range servers() {
+		out[name] = registry(t, governance.Source{Launch: l, Definitions: readTools(t, name)})
+	}
+	return out
+}
+
 func TestTool_Effect(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -47,9 +57,9 @@ func TestTool_Effect(t *testing.T) {
 		{"sample", "delete_note", `{"path":"a"}`, counterfoil.EffectDestructive, ""},
 		{"sample", "write_note", `{"path":"a","text":"b"}`, counterfoil.EffectMutation, ""},
 	}
+	known := registries(t)
 	for _, tt := range tests {
-		r := registry(t, governance.Source{Launch: servers()[tt.server], Definitions: readTools(t, tt.server)})
-		got, why := lookup(t, r, tt.tool).Effect([]byte(tt.args))
+		got, why := lookup(t, known[tt.server], tt.tool).Effect([]byte(tt.args))
 		if got != tt.want || why == "" || tt.why != "" && why != tt.why {
 			t.Errorf("%s %s = %s (%s), want %s (%s)", tt.tool, tt.args, got, why, tt.want, tt.why)
 		}
@@ -96,9 +106,9 @@ func TestTool_Reach(t *testing.T) {
 		{"sample", "read_note", `{"path":""}`, "invalid-input /path"},
 		{"sample", "read_note", `{"path":"."}`, "invalid-input /path"},
 	}
+	known := registries(t)
 	for _, tt := range tests {
-		r := registry(t, governance.Source{Launch: servers()[tt.server], Definitions: readTools(t, tt.server)})
-		if got := reachOf(t, lookup(t, r, tt.tool), tt.args); got != tt.want {
+		if got := reachOf(t, lookup(t, known[tt.server], tt.tool), tt.args); got != tt.want {
 			t.Errorf("%s %s reaches %q, want %q", tt.tool, tt.args, got, tt.want)
 		}
 	}
@@ -144,4 +154,3 @@ func TestTool_Reach_launch(t *testing.T) {
 		}
 	}
 }
-
