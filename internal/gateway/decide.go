@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,13 +41,17 @@ func (g *Gateway) admit(c Call) (*passage, error) {
 	if raw == nil {
 		raw = []byte("{}")
 	}
-	if c.Extra != nil {
-		// Both are checked by the parser below: what is not JSON in either makes the whole not JSON.
-		raw = []byte(`{"arguments":` + string(raw) + `,"extra":` + string(c.Extra) + `}`)
-		p.method += "+extra"
-	}
 	var err error
-	p.parameters, err = counterfoil.ParseArguments(raw)
+	if p.parameters, err = counterfoil.ParseArguments(raw); err != nil || c.Extra == nil {
+		return p, err
+	}
+	extra, err := counterfoil.ParseArguments(c.Extra)
+	if err != nil {
+		return nil, err
+	}
+	// Each half was parsed by itself, so that neither can write into the other.
+	p.method += "+extra"
+	p.parameters, err = counterfoil.ParseArguments(fmt.Appendf(nil, `{"arguments":%s,"extra":%s}`, p.parameters.Canonical(), extra.Canonical()))
 	return p, err
 }
 
