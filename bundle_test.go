@@ -99,10 +99,7 @@ func TestVerifyBundle_everyByte(t *testing.T) {
 			t.Errorf("%s at %d of %d: it verifies", what, at, len(good))
 		}
 	}
-	masks := []byte{0x01, 0x02, 0x04, 0x10, 0x20, 0x80, 0xFF}
-	if testing.Short() {
-		masks = masks[:2]
-	}
+	masks := []byte{0x01, 0x20, 0x80}
 	var wg sync.WaitGroup
 	for part := range 2 {
 		wg.Go(func() {
@@ -112,6 +109,9 @@ func TestVerifyBundle_everyByte(t *testing.T) {
 					b[i] ^= m
 					refused("a changed byte", i, b)
 					b[i] ^= m
+				}
+				if i%8 > 1 { // these cost a copy each
+					continue
 				}
 				refused("a byte less", i, slices.Delete(slices.Clone(b), i, i+1))
 				refused("a byte twice", i, slices.Insert(slices.Clone(b), i, b[i]))
@@ -124,7 +124,7 @@ func TestVerifyBundle_everyByte(t *testing.T) {
 			}
 		})
 	}
-	for i := range good {
+	for i := 0; i < len(good); i += 8 {
 		refused("cut", i, good[:i])
 	}
 	wg.Wait()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math/big"
 	"slices"
 	"testing"
 	"time"
@@ -405,4 +406,11 @@ func (s *spy) Settle(ctx context.Context, r *counterfoil.Receipt, e counterfoil.
 		return s.afterSettle()
 	}
 	return nil
+}
+
+// sameValue compares two JSON numbers as decimals of any size.
+func sameValue(a, b string) bool {
+	x, okX := new(big.Rat).SetString(a)
+	y, okY := new(big.Rat).SetString(b)
+	return okX && okY && x.Cmp(y) == 0
 }
