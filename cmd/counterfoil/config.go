@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -42,9 +43,17 @@ type settings struct {
 	Rules []rule `json:"rules"`
 }
 
+// A rule with a server (its id, from "counterfoil servers list") holds for that server alone. A rule that allows must have
+// one: an allowance never follows a tool's name to another server.
 type rule struct {
+	Server   string `json:"server,omitzero"`
 	Tool     string `json:"tool"`
 	Decision string `json:"decision"` // deny, ask or allow
+}
+
+// holdFor leaves the rules that hold for a server.
+func (s *settings) holdFor(server string) {
+	s.Rules = slices.DeleteFunc(s.Rules, func(r rule) bool { return r.Server != "" && r.Server != server })
 }
 
 // config is settings, checked.
@@ -70,16 +79,17 @@ func readConfig(path string, tighten func(*settings) error) (config, error) {
 	if err := readSettings(path, &set); err != nil {
 		return config{}, badConfig(path, err)
 	}
-	if tighten != nil {
-		if err := tighten(&set); err != nil {
-			return config{}, err
-		}
-	}
 	c, err := checkConfig(set)
 	if err != nil {
 		return config{}, badConfig(path, err)
 	}
-	return c, nil
+	if tighten == nil {
+		return c, nil
+	}
+	if err := tighten(&set); err != nil {
+		return config{}, err
+	}
+	return checkConfig(set)
 }
 
 func readSettings(path string, set *settings) error {
@@ -137,6 +147,12 @@ func checkConfig(set settings) (config, error) {
 	}
 	rules := make([]governance.Rule, 0, len(set.Rules))
 	for _, r := range set.Rules {
+		if _, err := counterfoil.ParseDigest(r.Server); r.Server != "" && err != nil {
+			return c, errors.New("a rule's server must be an id from counterfoil servers list")
+		}
+		if r.Decision == "allow" && r.Server == "" {
+			return c, errors.New("a rule that allows must name its server")
+		}
 		rules = append(rules, governance.Rule{Tool: r.Tool, Decision: r.Decision})
 	}
 	var err error

@@ -69,9 +69,43 @@ func setup(t *testing.T, config ...string) *fixture {
 	must(t, os.WriteFile(f.passFile, []byte(testPassphrase+"\n"), 0o600))
 	lines := append([]string{"console: " + f.console}, config...)
 	must(t, os.WriteFile(filepath.Join(f.dir, configFile), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-	f.run("setup", "--name", "ada", "--passphrase-file", f.passFile)
+	enrolled := template()
+	must(t, enrolled.err)
+	for name, b := range enrolled.files {
+		must(t, os.WriteFile(filepath.Join(f.dir, name), b, 0o600))
+	}
 	return f
 }
+
+// A state that an approver has enrolled in, with the real program. Stretching the passphrase takes long: it is done once.
+type enrolledState struct {
+	files map[string][]byte
+	err   error
+}
+
+var template = sync.OnceValue(func() (e enrolledState) {
+	dir, err := os.MkdirTemp("", "counterfoil-state-")
+	if err != nil {
+		return enrolledState{err: err}
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command(built.counterfoil, "setup", "--name", "ada", "--passphrase-file", "-", "--state-dir", dir)
+	cmd.Stdin = strings.NewReader(testPassphrase + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return enrolledState{err: fmt.Errorf("%w: %s", err, out)}
+	}
+	e.files = map[string][]byte{}
+	entries, err := os.ReadDir(dir)
+	for _, x := range entries {
+		if !x.Type().IsRegular() {
+			continue
+		}
+		b, readErr := os.ReadFile(filepath.Join(dir, x.Name()))
+		e.files[x.Name()], err = b, errors.Join(err, readErr)
+	}
+	e.err = err
+	return e
+})
 
 func freePort(t *testing.T) int {
 	t.Helper()

@@ -29,6 +29,9 @@ func TestState_refused(t *testing.T) {
 		{"unknown decision", func(t *testing.T, f *fixture) {
 			write(t, filepath.Join(f.dir, configFile), "rules:\n- {tool: x, decision: maybe}\n")
 		}, "invalid-input"},
+		{"allowance without a server", func(t *testing.T, f *fixture) {
+			write(t, filepath.Join(f.dir, configFile), "rules:\n- {tool: x, decision: allow}\n")
+		}, "must name its server"},
 		{"foreign database", func(t *testing.T, f *fixture) {
 			must(t, os.Remove(filepath.Join(f.dir, databaseFile)))
 			out, err := exec.Command("sqlite3", filepath.Join(f.dir, databaseFile), "CREATE TABLE t (x)").CombinedOutput()

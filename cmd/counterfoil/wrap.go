@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/governance"
 	"github.com/counterfoil/counterfoil/internal/mcpserver"
 	"github.com/counterfoil/counterfoil/internal/upstream"
@@ -30,6 +31,11 @@ type wrapFlags struct {
 	maxCalls  int64
 	noConsole bool
 	deny, ask []string
+
+	argv     []string
+	dir      string
+	identity []byte
+	server   counterfoil.Digest
 }
 
 func (a *app) wrapCommand() *cobra.Command {
@@ -47,11 +53,15 @@ this program: reads pass, writes and destructive calls wait for a person.`,
 		},
 		RunE: does(func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			return a.withRules(ctx, w, func(s *state) error {
+			if err := w.identify(args); err != nil {
+				return err
+			}
+			a.tighten = w.tighten
+			return a.with(ctx, func(s *state) error {
 				if !cmd.Flags().Changed("hold") {
 					w.hold = s.config.hold
 				}
-				return a.wrap(ctx, s, w, args)
+				return a.wrap(ctx, s, &w)
 			})
 		}),
 	}
@@ -63,38 +73,41 @@ this program: reads pass, writes and destructive calls wait for a person.`,
 	return cmd
 }
 
-// withRules opens the state with the flags' rules added to the configuration's. Flags can only make it stricter.
-func (a *app) withRules(ctx context.Context, w wrapFlags, f func(*state) error) error {
+// identify says what is wrapped: the command, where it runs, and the document and digest that tell it from others.
+func (w *wrapFlags) identify(argv []string) (err error) {
+	w.argv = argv
+	if w.dir, err = os.Getwd(); err != nil {
+		return err
+	}
+	if w.identity, err = governance.Identity(argv, w.dir, nil); err != nil {
+		return err
+	}
+	w.server, err = counterfoil.UpstreamDigest(w.identity)
+	return err
+}
+
+// tighten puts the flags into the configuration. They can only make it stricter.
+func (w *wrapFlags) tighten(set *settings) error {
+	set.holdFor(w.server.String())
+	for _, t := range w.deny {
+		set.Rules = append(set.Rules, rule{Tool: t, Decision: "deny"})
+	}
+	for _, t := range w.ask {
+		set.Rules = append(set.Rules, rule{Tool: t, Decision: "ask"})
+	}
 	if w.hold < 0 || w.hold > 10*time.Minute {
 		return errors.New("--hold must be from 0 to 10m")
 	}
-	a.tighten = func(set *settings) error {
-		for _, t := range w.deny {
-			set.Rules = append(set.Rules, rule{t, "deny"})
-		}
-		for _, t := range w.ask {
-			set.Rules = append(set.Rules, rule{t, "ask"})
-		}
-		if w.maxCalls < 0 || w.maxCalls > set.MaxCalls {
-			return fmt.Errorf("--max-calls must be from 1 to the configuration's %d", set.MaxCalls)
-		}
-		if w.maxCalls > 0 {
-			set.MaxCalls = w.maxCalls
-		}
-		return nil
+	if w.maxCalls < 0 || w.maxCalls > set.MaxCalls {
+		return fmt.Errorf("--max-calls must be from 1 to the configuration's %d", set.MaxCalls)
 	}
-	return a.with(ctx, f)
+	if w.maxCalls > 0 {
+		set.MaxCalls = w.maxCalls
+	}
+	return nil
 }
 
-func (a *app) wrap(ctx context.Context, s *state, w wrapFlags, argv []string) (err error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	identity, err := governance.Identity(argv, dir, nil)
-	if err != nil {
-		return err
-	}
+func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return err
@@ -114,13 +127,13 @@ func (a *app) wrap(ctx context.Context, s *state, w wrapFlags, argv []string) (e
 	if !w.noConsole {
 		work.Go(func() { s.serveConsole(own) })
 	}
-	conn, err := a.startUpstream(own, s, argv, dir)
+	conn, err := a.startUpstream(own, s, w)
 	if err != nil {
 		return err
 	}
 	err = mcpserver.Serve(ctx, mcpserver.Options{
 		In: a.in, Out: a.out, Gate: s.gate, Conn: conn, Tenant: tenant, Principal: agentPrincipal, Run: "wrap-" + hex.EncodeToString(b[:]),
-		Name: filepath.Base(argv[0]) + " " + strings.Join(argv[1:], " "), Identity: identity, Hold: w.hold,
+		Name: filepath.Base(w.argv[0]) + " " + strings.Join(w.argv[1:], " "), Identity: w.identity, Hold: w.hold,
 		Drain: s.gate.Grace + time.Second, Now: time.Now, Logger: s.log,
 	})
 	if errors.Is(err, context.Canceled) {
@@ -129,8 +142,8 @@ func (a *app) wrap(ctx context.Context, s *state, w wrapFlags, argv []string) (e
 	return err
 }
 
-func (a *app) startUpstream(ctx context.Context, s *state, argv []string, dir string) (*upstream.Conn, error) {
-	o := upstream.Options{Argv: argv, Dir: dir, Stderr: a.err, Logger: s.log}
+func (a *app) startUpstream(ctx context.Context, s *state, w *wrapFlags) (*upstream.Conn, error) {
+	o := upstream.Options{Argv: w.argv, Dir: w.dir, Stderr: a.err, Logger: s.log}
 	if upstream.Supervises() {
 		self, err := os.Executable()
 		if err != nil {

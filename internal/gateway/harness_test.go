@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -55,15 +56,48 @@ type fixture struct {
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: filepath.Join(t.TempDir(), "state"), clock: &clock{}}
+	enrolled := template()
+	must(t, enrolled.err)
 	must(t, os.Mkdir(f.dir, 0o700))
+	for name, b := range enrolled.files {
+		must(t, os.WriteFile(filepath.Join(f.dir, name), b, 0o600))
+	}
 	var err error
 	f.keys, err = keystore.Open(f.dir, keystore.Options{Now: f.clock.now, Rand: rand.Reader})
 	must(t, err)
-	must(t, f.keys.Enrol([]byte(passphrase), "person:ada"))
-	f.key, err = f.keys.Unlock([]byte(passphrase))
-	must(t, err)
+	f.key = enrolled.key
 	return f
 }
+
+// A state that an approver has enrolled in. Stretching the passphrase takes long: it is done once for all tests.
+type enrolledState struct {
+	files map[string][]byte
+	key   counterfoil.Signer
+	err   error
+}
+
+var template = sync.OnceValue(func() (e enrolledState) {
+	dir, err := os.MkdirTemp("", "counterfoil-state-")
+	if err != nil {
+		return enrolledState{err: err}
+	}
+	defer os.RemoveAll(dir)
+	k, err := keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader})
+	if err == nil {
+		err = k.Enrol([]byte(passphrase), "person:ada")
+	}
+	if err == nil {
+		e.key, err = k.Unlock([]byte(passphrase))
+	}
+	e.files = map[string][]byte{}
+	entries, listErr := os.ReadDir(dir)
+	for _, x := range entries {
+		b, readErr := os.ReadFile(filepath.Join(dir, x.Name()))
+		e.files[x.Name()], err = b, errors.Join(err, readErr)
+	}
+	e.err = errors.Join(err, listErr)
+	return e
+})
 
 func must(t *testing.T, err error) {
 	t.Helper()
