@@ -90,6 +90,9 @@ type Case struct {
 	Operation *counterfoil.Operation
 	Approval  *counterfoil.Approval
 	Auth      *counterfoil.Authorization
+
+	names  *counterfoil.Pseudonyms
+	signer counterfoil.Signer // of the receipt
 }
 
 // Approved makes a call that a person approved at the given time, for five minutes. Equal names make equal calls.
@@ -120,7 +123,7 @@ func NewCase(name string, at time.Time) (*Case, error) {
 		PlanID: "plan-" + name, Tenant: Tenant, Audience: Audience, Actor: actor, Tool: tool, Method: "tools/call",
 		Effect: counterfoil.EffectMutation, Arguments: args, Source: source, Rows: 10, Bytes: 1 << 20,
 	}
-	c := &Case{}
+	c := &Case{names: Names(), signer: Key(counterfoil.RoleReceipt)}
 	if c.Policy, err = counterfoil.ParsePolicy(call.Policy(rules, time.Hour)); err != nil {
 		return nil, err
 	}
@@ -177,7 +180,7 @@ func (l *Ledger) Settle(ctx context.Context, r *counterfoil.Receipt, completed c
 // Claim spends the case's use as the execution with the id.
 func (l *Ledger) Claim(ctx context.Context, id string) (*counterfoil.Claim, error) {
 	sum := sha256.Sum256([]byte("nonce " + id))
-	return counterfoil.Spend(ctx, l, l.Case.Auth, counterfoil.SpendParams{ExecutionID: id, Nonce: [16]byte(sum[:16]), Pseudonyms: Names()})
+	return counterfoil.Spend(ctx, l, l.Case.Auth, counterfoil.SpendParams{ExecutionID: id, Nonce: [16]byte(sum[:16]), Pseudonyms: l.Case.names})
 }
 
 // executor does what the test says.
@@ -204,7 +207,7 @@ func (l *Ledger) settle(ctx context.Context, c *counterfoil.Claim, x executor, n
 	if err != nil {
 		return nil, err
 	}
-	return counterfoil.Settle(ctx, l, f, Key(counterfoil.RoleReceipt), now)
+	return counterfoil.Settle(ctx, l, f, l.Case.signer, now)
 }
 
 // Finish runs the claim, with success, and settles it.
