@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/counterfoil/counterfoil/internal/console"
+	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
 // workshop is a desk with a server that has a classified, a changed and a new tool.
@@ -102,6 +103,21 @@ func TestClassify_refuses(t *testing.T) {
 				t.Error("it was classified")
 			}
 		})
+	}
+}
+
+// To classify is to change policy: a key that was unlocked for something else does not do.
+func TestClassify_asks_for_the_passphrase_each_time(t *testing.T) {
+	t.Parallel()
+	d := workshop(t)
+	d.service.approvals = []gateway.Approval{ask("a-1", "write_file", "mutation", `{}`)}
+	if w := d.decide("a-1", "approve", passphrase); w.Code != http.StatusSeeOther {
+		t.Fatal(w.Code)
+	}
+	v := classification(d)
+	v.Del("passphrase")
+	if w := d.do(d.request(http.MethodPost, "/upstreams/u-1/classify", v)); w.Code != http.StatusForbidden || len(d.service.classes) != 0 {
+		t.Errorf("classified without a passphrase: %d", w.Code)
 	}
 }
 

@@ -51,6 +51,8 @@ func TestText(t *testing.T) {
 		{"feeds", "a" + strings.Repeat("\n", 9000) + "b", []show.Segment{visible("a"), mark("⟦U+000A ×9000⟧", "line feeds", 9000), visible("b")}},
 		{"spaces", "a" + strings.Repeat(" ", 9000) + "b", []show.Segment{visible("a"), mark("⟦U+0020 ×9000⟧", "spaces", 9000), visible("b")}},
 		{"indentation", strings.Repeat(" ", 79) + "b", []show.Segment{visible(strings.Repeat(" ", 79) + "b")}},
+		{"sixteen feeds", strings.Repeat("\n", 16), []show.Segment{mark("⟦U+000A ×16⟧", "line feeds", 16)}},
+		{"eighty spaces", strings.Repeat(" ", 80), []show.Segment{mark("⟦U+0020 ×80⟧", "spaces", 80)}},
 		{"row", strings.Repeat("\u200d", 20), []show.Segment{mark("⟦U+200D ×20⟧", "invisible character", 20)}},
 		{"mixed", "pаypal.test", []show.Segment{{Kind: show.Odd, Text: "pаypal", Code: "p U+0430 ypal",
 			Note: "mixes Cyrillic and Latin letters, looks like “paypal”", N: 6}, visible(".test")}},
@@ -105,6 +107,8 @@ func TestPlain(t *testing.T) {
 		{"a\xffb\ufffd", `a\x{ff}b\u{fffd}`},
 		{"é 世界", "é 世界"},
 		{`\u{202e}`, `\u{5c}u{202e}`},
+		{"\u0301a\u0301", `\u{301}` + "a\u0301"},
+		{"a\u0316\u0317\u0318\u0319\u031a", "a\u0316\u0317\u0318" + `\u{319}\u{31a}`},
 	} {
 		if got := show.Plain(tt.in); got != tt.want {
 			t.Errorf("Plain(%q) = %q, want %q", tt.in, got, tt.want)
