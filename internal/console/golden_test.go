@@ -42,6 +42,7 @@ func gallery(t *testing.T) *desk {
 		Tools: []console.Tool{{Name: "send_message", Status: "active", Effect: "share", Suggested: "share"}}})
 	d.service.receipts = []console.Receipt{
 		{ID: "rcp-0001", Approval: "apr-0001", UpstreamName: spent.UpstreamName, Tool: "write_file", Effect: "mutation", Outcome: "completed", At: start().Add(-29 * time.Minute)},
+		{ID: "rcp-0000", Approval: "apr-0003", Tool: "move_file", Outcome: "indeterminate", At: start().Add(-time.Hour)},
 		{ID: hash("receipt"), UpstreamName: spent.UpstreamName, Tool: "read_file", Effect: "read", Outcome: "completed", At: start().Add(-50 * time.Hour)},
 	}
 	payload := base64.StdEncoding.EncodeToString([]byte(`{"kind":"counterfoil.receipt","outcome":"completed","tool":"write_file"}`))

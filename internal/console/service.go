@@ -76,9 +76,9 @@ type Tool struct {
 type Receipt struct {
 	ID           string
 	Approval     string // id of the request, "" when policy alone allowed the call
-	UpstreamName string
+	UpstreamName string // "" when it isn't recorded
 	Tool         string
-	Effect       string
+	Effect       string // "" when it isn't recorded
 	Outcome      string
 	At           time.Time
 }
