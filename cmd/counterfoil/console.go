@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -347,13 +346,4 @@ func dial(ctx context.Context, addr string) (ok bool, err error) {
 		return false, err
 	}
 	return true, c.Close()
-}
-
-// port returns the port of a loopback address.
-func port(addr string) (int, error) {
-	_, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(p)
 }

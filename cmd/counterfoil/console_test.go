@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -33,11 +34,11 @@ func (f *fixture) signIn() *browser {
 
 func (b *browser) get(path string) string {
 	b.t.Helper()
-	_, page := b.do(http.MethodGet, path, nil)
+	_, page := b.send(http.MethodGet, path, nil)
 	return page
 }
 
-func (b *browser) do(method, path string, form url.Values) (int, string) {
+func (b *browser) send(method, path string, form url.Values) (int, string) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
 	must(b.t, err)
@@ -45,11 +46,10 @@ func (b *browser) do(method, path string, form url.Values) (int, string) {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Origin", b.base)
 	}
-	res, err := b.Client.Do(req)
+	res, err := b.Do(req)
 	must(b.t, err)
-	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	must(b.t, err)
+	must(b.t, errors.Join(err, res.Body.Close()))
 	return res.StatusCode, string(body)
 }
 
@@ -79,7 +79,7 @@ func (b *browser) submit(page, action string, fill map[string]string) (int, stri
 		for k, v := range fill {
 			form.Set(k, v)
 		}
-		return b.do(http.MethodPost, m[1], form)
+		return b.send(http.MethodPost, m[1], form)
 	}
 	b.t.Fatalf("no form %s on:\n%s", action, page)
 	return 0, ""
@@ -90,7 +90,7 @@ func TestConsole_approve(t *testing.T) {
 	f := setup(t, "hold: 20s")
 	s := f.open()
 	server, file := f.fake(t, "plain")
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 	done := make(chan string, 1)
 	go func() {
 		text, code, _ := c.call(t.Context(), "append", map[string]any{"line": "from the pages"})
@@ -131,9 +131,9 @@ func TestConsole_takeOver(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	server, _ := f.fake(t, "plain")
-	one := f.connect(nil, server...)
+	one := f.connect(server...)
 	f.awaitConsole()
-	two := f.connect(nil, server...)
+	two := f.connect(server...)
 	b := f.signIn()
 	must(t, one.cmd.Process.Kill())
 	_ = one.Wait()

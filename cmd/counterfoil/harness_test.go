@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		cmd := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "../counterfoil", "../counterfoil-verify")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -59,6 +59,7 @@ type fixture struct {
 	passFile string
 	console  string
 	extra    []string // more flags for every wrap
+	env      []string // more environment for every wrap
 }
 
 func setup(t *testing.T, config ...string) *fixture {
@@ -88,7 +89,7 @@ var template = sync.OnceValue(func() (e enrolledState) {
 	if err != nil {
 		return enrolledState{err: err}
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	cmd := exec.Command(built.counterfoil, "setup", "--name", "ada", "--passphrase-file", "-", "--state-dir", dir)
 	cmd.Stdin = strings.NewReader(testPassphrase + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -111,8 +112,12 @@ func freePort(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	must(t, err)
+	must(t, ln.Close())
+	n, err := strconv.Atoi(port)
+	must(t, err)
+	return n
 }
 
 func must(t *testing.T, err error) {
@@ -173,9 +178,10 @@ type session struct {
 }
 
 // connect starts wrap before a server and connects the Go SDK's client to it.
-func (f *fixture) connect(flags []string, server ...string) *session {
+func (f *fixture) connect(server ...string) *session {
 	f.t.Helper()
-	cmd := exec.Command(built.counterfoil, f.wrapArgs(flags, server...)...)
+	cmd := exec.Command(built.counterfoil, f.wrapArgs(nil, server...)...)
+	cmd.Env = append(os.Environ(), f.env...)
 	s := &session{cmd: cmd, stderr: &syncBuffer{}}
 	cmd.Stderr = s.stderr
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -287,7 +293,7 @@ func countWaiters(t *testing.T, path, id string) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
 	must(t, err)
-	defer db.Close()
+	defer func() { must(t, db.Close()) }()
 	must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM waiters WHERE request = ?", id).Scan(&n))
 	return n
 }

@@ -91,7 +91,7 @@ func TestSetup_wrongPassphrase(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 100ms")
 	server, file := f.fake(t, "plain")
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 	_, code, _ := c.call(t.Context(), "append", map[string]any{"line": "x"})
 	if code != "approval_pending" {
 		t.Fatal(code)

@@ -55,7 +55,7 @@ func TestWrap_filesystem(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(notes, "a.txt"), []byte("alpha"), 0o600))
 	f := setup(t, "hold: 20s")
 	s := f.open()
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 
 	tools, err := c.ListTools(t.Context(), nil)
 	must(t, err)
@@ -138,13 +138,36 @@ func TestWrap_typescript(t *testing.T) {
 	}
 }
 
+// A known release works with no configuration: reads pass, writes ask.
 func TestWrap_memory(t *testing.T) {
+	t.Parallel()
+	f := setup(t, "hold: 100ms")
+	f.env = []string{"MEMORY_FILE_PATH=" + filepath.Join(t.TempDir(), "memory.json")}
+	c := f.connect(npmServer(t, "memory")...)
+	if _, code, err := c.call(t.Context(), "read_graph", map[string]any{}); err != nil || code != "" {
+		t.Fatalf("read: %q %v", code, err)
+	}
+	entity := map[string]any{"entities": []any{map[string]any{"name": "n", "entityType": "t", "observations": []any{"o"}}}}
+	if _, code, _ := c.call(t.Context(), "create_entities", entity); code != "approval_pending" {
+		t.Fatalf("write: %q", code)
+	}
+	f.approveNext(f.open())
+	if _, code, err := c.call(t.Context(), "create_entities", entity); err != nil || code != "" {
+		t.Fatalf("approved: %q %v", code, err)
+	}
+	if text, _, err := c.call(t.Context(), "read_graph", map[string]any{}); err != nil || !strings.Contains(text, `"n"`) {
+		t.Fatalf("read again: %s %v", text, err)
+	}
+}
+
+// Another release, or another way to launch it, asks for everything until a person has said once what the tools do.
+func TestWrap_unknownRelease(t *testing.T) {
 	t.Parallel()
 	server := npmServer(t, "memory")
 	file := filepath.Join(t.TempDir(), "memory.json")
 	f := setup(t, "hold: 20s")
 	s := f.open()
-	c := f.connect(nil, append([]string{"env", "MEMORY_FILE_PATH=" + file}, server...)...)
+	c := f.connect(append([]string{"env", "MEMORY_FILE_PATH=" + file}, server...)...)
 	// Behind env the launch command is not a known release: reads ask too, until a person has said once what the tools do.
 	go func() { _, _, _ = c.call(t.Context(), "read_graph", map[string]any{}) }()
 	f.approveNext(s)
@@ -162,7 +185,7 @@ func TestWrap_memory(t *testing.T) {
 func TestWrap_everything(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	c := f.connect(nil, npmServer(t, "everything")...)
+	c := f.connect(npmServer(t, "everything")...)
 	if text, code, err := c.call(t.Context(), "echo", map[string]any{"message": "hello"}); err != nil || code != "" || !strings.Contains(text, "hello") {
 		t.Fatalf("echo: %q %q %v", text, code, err)
 	}
@@ -192,7 +215,7 @@ func TestWrap_identicalCalls(t *testing.T) {
 	f := setup(t, "hold: 30s")
 	s := f.open()
 	server, file := f.fake(t, "slow")
-	one, two := f.connect(nil, server...), f.connect(nil, server...)
+	one, two := f.connect(server...), f.connect(server...)
 	var wg sync.WaitGroup
 	codes := make(chan string, 64)
 	for i := range 64 {
@@ -238,7 +261,7 @@ func TestWrap_retry(t *testing.T) {
 	f := setup(t, "hold: 100ms")
 	s := f.open()
 	server, file := f.fake(t, "plain")
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 	if _, code, err := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_pending" {
 		t.Fatalf("first call: %q %v", code, err)
 	}
@@ -262,7 +285,7 @@ func TestWrap_denied(t *testing.T) {
 	f := setup(t, "hold: 20s")
 	s := f.open()
 	server, file := f.fake(t, "plain")
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 	done := make(chan string, 1)
 	call := func() {
 		_, code, err := c.call(t.Context(), "append", map[string]any{"line": "x"})
@@ -294,7 +317,7 @@ func TestWrap_callerGone(t *testing.T) {
 			s := f.open()
 			go func() { _ = s.gate.Serve(t.Context(), func() {}) }() // another process that sweeps
 			server, file := f.fake(t, "plain")
-			c := f.connect(nil, server...)
+			c := f.connect(server...)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { _, _, _ = c.call(ctx, "append", map[string]any{"line": "x"}) }()
@@ -325,14 +348,14 @@ func TestWrap_drift(t *testing.T) {
 	f := setup(t, "hold: 100ms")
 	s := f.open()
 	server, file := f.fake(t, "plain")
-	c := f.connect(nil, server...)
+	c := f.connect(server...)
 	if _, code, _ := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_pending" {
 		t.Fatalf("first call: %q", code)
 	}
 	id := f.approveNext(s)
 	must(t, os.WriteFile(file+".changed", nil, 0o600))
 	_ = c.Close()
-	c = f.connect(nil, server...)
+	c = f.connect(server...)
 	if _, code, err := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "tool_quarantined" {
 		t.Fatalf("after the change: %q %v", code, err)
 	}
@@ -370,7 +393,7 @@ func TestWrap_faults(t *testing.T) {
 			f := setup(t, "hold: 20s", "callTimeout: 2s")
 			s := f.open()
 			server, file := f.fake(t, c.mode)
-			conn := f.connect(nil, server...)
+			conn := f.connect(server...)
 			done := make(chan string, 1)
 			go func() {
 				_, code, _ := conn.call(t.Context(), "append", map[string]any{"line": "x"})

@@ -25,9 +25,9 @@ func (g *Gateway) approve(ctx context.Context, p *passage) error {
 		return g.approveByPolicy(ctx, p)
 	case governance.Ask:
 		return g.ask(ctx, p)
-	default:
-		return refuse(DeniedByPolicy, "there is no verdict", nil)
+	case governance.Deny:
 	}
+	return refuse(DeniedByPolicy, "there is no verdict", nil)
 }
 
 func (g *Gateway) approveByPolicy(ctx context.Context, p *passage) error {
@@ -47,8 +47,7 @@ func (g *Gateway) approveByPolicy(ctx context.Context, p *passage) error {
 
 // ask attaches the call to the request that is its own, or makes one, and waits for a person as long as the caller holds.
 func (g *Gateway) ask(ctx context.Context, p *passage) error {
-	row, err := g.attach(ctx, p)
-	if err != nil {
+	if err := g.attach(ctx, p); err != nil {
 		return err
 	}
 	var hold <-chan time.Time
@@ -61,7 +60,12 @@ func (g *Gateway) ask(ctx context.Context, p *passage) error {
 	for {
 		change, done := g.wait()
 		// Read after counting in: a change between the two closes the channel that is waited on.
-		if row, err = g.Store.Request(ctx, p.call.Tenant, p.request); err != nil {
+		row, err := g.Store.Request(ctx, p.call.Tenant, p.request)
+		if ctx.Err() != nil {
+			done()
+			return gone(ctx)
+		}
+		if err != nil {
 			done()
 			return err
 		}
@@ -80,42 +84,47 @@ func (g *Gateway) ask(ctx context.Context, p *passage) error {
 			return g.handOver(ctx, p)
 		case <-ctx.Done():
 			done()
-			return refuse(ApprovalRequired, "the caller went away before a person had decided; nobody agreed", context.Cause(ctx))
+			return gone(ctx)
 		}
 		done()
 	}
 }
 
+// gone is the end of a call whose caller did not wait for a person.
+func gone(ctx context.Context) error {
+	return refuse(ApprovalRequired, "the caller went away before a person had decided; nobody agreed", context.Cause(ctx))
+}
+
 // attach finds or makes the request.
-func (g *Gateway) attach(ctx context.Context, p *passage) (RequestRow, error) {
+func (g *Gateway) attach(ctx context.Context, p *passage) error {
 	now := g.Now()
 	if err := g.plan(p, now); err != nil {
-		return RequestRow{}, err
+		return err
 	}
 	id, err := g.id("apr-")
 	if err != nil {
-		return RequestRow{}, err
+		return err
 	}
 	if p.waiter, err = g.id("w-"); err != nil {
-		return RequestRow{}, err
+		return err
 	}
 	row := RequestRow{
 		ID: id, Tenant: p.call.Tenant, Requester: p.call.Principal, Key: p.key(), State: Pending,
 		Upstream: p.server.name, Tool: p.call.Tool, Effect: string(p.effect), CreatedAt: now, ExpiresAt: now.Add(g.RequestLife),
 	}
 	if row.Details, err = g.sealDetails(p, row); err != nil {
-		return RequestRow{}, err
+		return err
 	}
 	opened, err := g.event(counterfoil.PhaseRequested, p.eventParams(id))
 	if err != nil {
-		return RequestRow{}, err
+		return err
 	}
 	row, err = g.Store.Attach(ctx, Attachment{New: row, Waiter: p.waiter, Now: now, CoolDown: g.CoolDown, Cap: g.PendingCap, Opened: opened})
 	if errors.Is(err, ErrTooMany) {
-		return RequestRow{}, refuse(BudgetExhausted, "too many calls are waiting for a person; decide or cancel some first", err)
+		return refuse(BudgetExhausted, "too many calls are waiting for a person; decide or cancel some first", err)
 	}
 	p.request = row.ID
-	return row, err
+	return err
 }
 
 // key is what makes two calls the same for a person's decision.
@@ -153,9 +162,9 @@ func (g *Gateway) decided(ctx context.Context, p *passage, row RequestRow) error
 		return &Refusal{Reason: ApprovalExpired, Msg: "nobody decided in time, and silence is denial", Approval: row.ID}
 	case Void:
 		return &Refusal{Reason: ApprovalVoid, Msg: "the approval is void: " + row.Cause, Approval: row.ID}
-	default:
-		return &Refusal{Reason: ApprovalVoid, Msg: "the request was cancelled", Approval: row.ID}
+	case Cancelled, Pending:
 	}
+	return &Refusal{Reason: ApprovalVoid, Msg: "the request was cancelled", Approval: row.ID}
 }
 
 // adopt takes a person's approval up for this call, after asking every gate again: what they agreed to must still hold.
@@ -235,6 +244,6 @@ func (g *Gateway) leave(ctx context.Context, p *passage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := g.Store.Leave(ctx, p.call.Tenant, p.request, p.waiter, "the caller went away"); err != nil {
-		g.Logger.WarnContext(ctx, "a waiter could not be counted out", "request", p.request, "error", err.Error())
+		g.warn(ctx, "a waiter could not be counted out", p.request, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/governance"
@@ -86,19 +87,17 @@ func (g *Gateway) refused(ctx context.Context, p *passage, gate string, err erro
 	}
 	g.Logger.LogAttrs(ctx, slog.LevelInfo, "call refused", slog.String("gate", gate), slog.String("reason", string(r.Reason)),
 		slog.String("method", p.method), slog.Any("cause", r.Err))
-	switch r.Reason {
-	case ApprovalPending, ApprovalDenied, ApprovalExpired, OutcomeUnknown:
-		// The request's own events, or the receipt, say it already.
-	default:
-		id, err := g.id("call-")
-		if err != nil {
-			return r
-		}
-		g.record(ctx, counterfoil.PhaseRefused, counterfoil.EventParams{
-			Tenant: p.call.Tenant, ExecutionID: id, Actor: p.call.Principal, Tool: p.call.Tool, Effect: p.effect,
-			Code: gate + "/" + string(r.Reason),
-		})
+	if slices.Contains([]Reason{ApprovalPending, ApprovalDenied, ApprovalExpired, OutcomeUnknown}, r.Reason) {
+		return r // the request's own events, or the receipt, say it already
 	}
+	id, err := g.id("call-")
+	if err != nil {
+		return r
+	}
+	g.record(ctx, counterfoil.PhaseRefused, counterfoil.EventParams{
+		Tenant: p.call.Tenant, ExecutionID: id, Actor: p.call.Principal, Tool: p.call.Tool, Effect: p.effect,
+		Code: gate + "/" + string(r.Reason),
+	})
 	return r
 }
 

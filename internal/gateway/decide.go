@@ -142,9 +142,9 @@ func (g *Gateway) decide(_ context.Context, p *passage) error {
 		return nil
 	case governance.Ask:
 		return nil
-	default:
-		return refuse(DeniedByPolicy, "a rule denies this call: "+p.rule, nil)
+	case governance.Deny:
 	}
+	return refuse(DeniedByPolicy, "a rule denies this call: "+p.rule, nil)
 }
 
 // budget refuses what could not run even with an approval, so that no person is asked for it.

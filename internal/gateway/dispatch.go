@@ -207,13 +207,13 @@ func (g *Gateway) settle(ctx context.Context, p *passage) error {
 
 // outcomeRefusal says how a call ended that has no answer to hand on.
 func outcomeRefusal(o counterfoil.Outcome, request, receipt string, cause error) *Refusal {
-	r := &Refusal{Approval: request, Receipt: receipt, Err: cause}
+	r := &Refusal{Reason: OutcomeUnknown, Msg: "the outcome is not known", Approval: request, Receipt: receipt, Err: cause}
 	switch o {
 	case counterfoil.OutcomeFailed:
 		r.Reason, r.Msg = UpstreamUnavailable, "the call failed and had no effect that can be handed on"
 	case counterfoil.OutcomeCancelled:
 		r.Reason, r.Msg = ApprovalVoid, "the call was cancelled before anything was sent; its approval is used up"
-	default:
+	case counterfoil.OutcomeIndeterminate, counterfoil.OutcomeSucceeded:
 		r.Reason, r.Msg = OutcomeUnknown, "the call was sent and nobody can say whether it took effect; look before you repeat it"
 	}
 	return r
@@ -228,7 +228,7 @@ func (g *Gateway) delivered(ctx context.Context, p *passage) func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if err := g.Store.Deliver(ctx, tenant, id); err != nil {
-			g.Logger.WarnContext(ctx, "an answer could not be marked as delivered", "request", id, "error", err.Error())
+			g.warn(ctx, "an answer could not be marked as delivered", id, err)
 		}
 	}
 }

@@ -10,10 +10,10 @@ func (f *fixture) events() [][]byte {
 	f.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(f.dir, "counterfoil.db")+"?mode=ro&_pragma=busy_timeout(5000)")
 	must(f.t, err)
-	defer db.Close()
+	defer func() { must(f.t, db.Close()) }()
 	rows, err := db.QueryContext(f.t.Context(), "SELECT body FROM events ORDER BY number")
 	must(f.t, err)
-	defer rows.Close()
+	defer func() { must(f.t, rows.Close()) }()
 	var out [][]byte
 	for rows.Next() {
 		var b []byte

@@ -155,6 +155,10 @@ func (g *Gateway) random(b []byte) error {
 	return nil
 }
 
+func (g *Gateway) warn(ctx context.Context, msg, request string, err error) {
+	g.Logger.LogAttrs(ctx, slog.LevelWarn, msg, slog.String("request", request), slog.String("error", err.Error()))
+}
+
 // record appends an event. A refusal stands whether or not it could be recorded; that it could not is logged.
 func (g *Gateway) record(ctx context.Context, phase counterfoil.Phase, p counterfoil.EventParams) {
 	e, err := g.event(phase, p)

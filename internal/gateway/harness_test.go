@@ -81,7 +81,7 @@ var template = sync.OnceValue(func() (e enrolledState) {
 	if err != nil {
 		return enrolledState{err: err}
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	k, err := keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader})
 	if err == nil {
 		err = k.Enrol([]byte(passphrase), "person:ada")
@@ -222,7 +222,7 @@ func (g *gate) do(ctx context.Context, c gateway.Call) outcome {
 		}
 		return outcome{answer: a}
 	}
-	r, ok := err.(*gateway.Refusal)
+	r, ok := errors.AsType[*gateway.Refusal](err)
 	if !ok {
 		g.f.t.Errorf("the error is no refusal: %v", err)
 		return outcome{err: err}
