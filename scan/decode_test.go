@@ -224,6 +224,10 @@ func TestScan_unscannable(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("nothing to see. "), 1<<12))
 	}
 	_ = w.Close()
+	var archives strings.Builder // each is within the bound
+	for i := range 4 {
+		archives.WriteString(b64(gz(strings.Repeat(fmt.Sprintf("nothing to see at %d. ", i), 1<<15))) + "\n\n.\n\n")
+	}
 	entities := attack
 	for range 12 {
 		entities = html.EscapeString(strings.ReplaceAll(entities, "I", "&#73;"))
@@ -231,6 +235,7 @@ func TestScan_unscannable(t *testing.T) {
 	for name, tt := range map[string]struct{ text, why string }{
 		"twelve layers":          {deep, scan.UnscannableDepth},
 		"gzip bomb":              {b64(zeros.String()), scan.UnscannableWork},
+		"many archives":          {archives.String(), scan.UnscannableWork},
 		"twelve layers of html":  {entities, scan.UnscannableDepth},
 		"deep layers, then safe": {strings.Repeat("hello ", 10) + deep, scan.UnscannableDepth},
 	} {

@@ -21,6 +21,9 @@ const (
 // tableSize is how many code points the folder knows by table. The rest, mostly ideographs and symbols, it works out.
 const tableSize = 0x3000
 
+// maxFolded is how many characters of a decomposition are kept; the few longer ones stand for whole phrases.
+const maxFolded = 4
+
 // A folder maps every character to the one it is compared as: compatibility decomposition (which implies NFKC's
 // foldings), marks dropped, lower case, and look-alikes of Latin letters replaced by those.
 type folder struct {
@@ -112,7 +115,10 @@ func (f *folder) derive(dst []byte, r rune) (kind, []byte) {
 	if dec == nil {
 		return f.single(dst, r)
 	}
-	for len(dec) > 0 {
+	for range maxFolded {
+		if len(dec) == 0 {
+			break
+		}
 		d, n := utf8.DecodeRune(dec)
 		dec = dec[n:]
 		if unicode.In(d, unicode.Mn, unicode.Me) || invisible(d) {

@@ -80,7 +80,7 @@ func (t *tokenizer) wordAt(i int) bool {
 		return alnum(c)
 	}
 	r, _ := utf8.DecodeRuneInString(t.s[i:])
-	k, out := t.fold.fold(t.buf[:0], r)
+	k, out := t.foldRune(t.buf[:0], r)
 	t.buf = out
 	return k == kindWord
 }
@@ -150,7 +150,7 @@ func (t *tokenizer) gather(pieces []span) {
 		}
 		for at, r := range t.s[p.from:p.to] {
 			if r != '\'' && r != '’' {
-				_, buf = t.fold.fold(buf, r)
+				_, buf = t.foldRune(buf, r)
 			}
 			for len(pos) < len(buf) {
 				pos = append(pos, p.from+at)
@@ -208,7 +208,7 @@ func (t *tokenizer) leet(w string) (meaning, bool) {
 				h = h.add(leetLetter(lower(w[at]), one))
 			default:
 				var space [64]byte
-				_, out := t.fold.fold(space[:0], r)
+				_, out := t.foldRune(space[:0], r)
 				for _, b := range out {
 					h = h.add(b)
 				}

@@ -90,7 +90,7 @@ func (m *markerReader) peek() (byte, int) {
 		}
 		r, n := utf8.DecodeRuneInString(m.t.s[at:])
 		var space [64]byte
-		k, out := m.t.fold.fold(space[:0], r)
+		k, out := m.t.foldRune(space[:0], r)
 		at += n
 		switch {
 		case len(out) == 1:

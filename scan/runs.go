@@ -63,7 +63,9 @@ func (b *runReader) between(i int) int {
 	switch c := s[i]; {
 	case c == '\\' && i+1 < len(s) && (s[i+1] == 'n' || s[i+1] == 'r' || s[i+1] == 't'):
 		return i + 2
-	case c == ' ', c == '\n', c == '\r', c == '\t', c == '"', c == '\'', c == ',', c == '>', c == '\\', c == '|', c == '`':
+	case c == '\\' && i+1 < len(s) && (s[i+1] == '\n' || s[i+1] == '\r' || s[i+1] == '"' || s[i+1] == '/'):
+		return i + 1
+	case c == ' ', c == '\n', c == '\r', c == '\t', c == '"', c == '\'', c == ',', c == '>', c == '|', c == '`':
 		return i + 1
 	case c < utf8.RuneSelf:
 		if !invisible(rune(c)) {

@@ -2,6 +2,7 @@ package scan
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -73,6 +74,26 @@ func (f Family) String() string {
 	default:
 		return "invalid"
 	}
+}
+
+// ParseSeverity returns the severity that String calls by this name.
+func ParseSeverity(name string) (Severity, error) {
+	for s := SeverityLow; s <= SeverityCritical; s++ {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, errors.New("scan: no such severity")
+}
+
+// ParseFamily returns the family that String calls by this name.
+func ParseFamily(name string) (Family, error) {
+	for f := FamilySystemOverride; f <= FamilyOperator; f++ {
+		if f.String() == name {
+			return f, nil
+		}
+	}
+	return 0, errors.New("scan: no such family")
 }
 
 // A Finding is one place where a pattern was found.

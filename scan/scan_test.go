@@ -58,7 +58,29 @@ func TestScanner_zero_values_deny(t *testing.T) {
 	}
 }
 
-// The reference's own tests of its scanner.
+func TestParse_reads_what_String_writes(t *testing.T) {
+	t.Parallel()
+	for s := scan.SeverityLow; s <= scan.SeverityCritical; s++ {
+		if got, err := scan.ParseSeverity(s.String()); err != nil || got != s {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	for f := scan.FamilySystemOverride; f <= scan.FamilyOperator; f++ {
+		if got, err := scan.ParseFamily(f.String()); err != nil || got != f {
+			t.Errorf("%v: %v, %v", f, got, err)
+		}
+	}
+	for _, name := range []string{"", "invalid", "High", "hidden-text"} {
+		if s, err := scan.ParseSeverity(name); err == nil || s != 0 {
+			t.Errorf("%q is a severity", name)
+		}
+		if f, err := scan.ParseFamily(name); err == nil || f != 0 {
+			t.Errorf("%q is a family", name)
+		}
+	}
+}
+
+// What a scanner of prompts must know at least.
 func TestScan_reference(t *testing.T) {
 	t.Parallel()
 	utf16 := func(s string) string {

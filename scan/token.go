@@ -29,8 +29,9 @@ type tokenizer struct {
 	runToken int
 	runHits  [flavours]int
 
-	buf []byte
-	pos []int
+	buf    []byte
+	pos    []int
+	memory [64]foldedRune
 }
 
 // A span is a piece of a text.
@@ -38,13 +39,32 @@ type span struct{ from, to int }
 
 // reset makes t ready to read l. It keeps its buffers.
 func (t *tokenizer) reset(r *run, l *layer, parts bool) {
-	*t = tokenizer{
-		r: r, l: l, s: l.text, fold: r.s.fold, dict: r.s.dict, parts: parts,
-		hits: t.hits, pieces: t.pieces, buf: t.buf, pos: t.pos,
-	}
+	t.r, t.l, t.s, t.fold, t.dict, t.parts = r, l, l.text, r.s.fold, r.s.dict, parts
+	t.token, t.script, t.escaped, t.invisible, t.odd = 0, 0, false, false, false
 	for f := range t.hits {
 		t.hits[f] = t.hits[f][:0]
 	}
+}
+
+// A foldedRune remembers what a character folds to.
+type foldedRune struct {
+	r    rune
+	kind kind
+	n    int
+	out  [maxFolded * utf8.UTFMax]byte
+}
+
+// foldRune is the folder's fold, with a memory of the last characters that it had to work out.
+func (t *tokenizer) foldRune(dst []byte, r rune) (kind, []byte) {
+	if r < tableSize {
+		return t.fold.fold(dst, r)
+	}
+	m := &t.memory[r%rune(len(t.memory))]
+	if m.r != r {
+		k, out := t.fold.fold(m.out[:0], r)
+		m.r, m.kind, m.n = r, k, len(out)
+	}
+	return m.kind, append(dst, m.out[:m.n]...)
 }
 
 func alnum(c byte) bool { return c|0x20-'a' < 26 || c-'0' < 10 }
@@ -75,7 +95,7 @@ func (t *tokenizer) run() {
 // wide reads one character beyond ASCII, or the word it begins.
 func (t *tokenizer) wide(i int) int {
 	r, n := utf8.DecodeRuneInString(t.s[i:])
-	k, out := t.fold.fold(t.buf[:0], r)
+	k, out := t.foldRune(t.buf[:0], r)
 	t.buf = out
 	switch k {
 	case kindWord:
@@ -223,7 +243,7 @@ func (t *tokenizer) inWord(w *word, i, j int) int {
 		return 0
 	}
 	r, n := utf8.DecodeRuneInString(t.s[j:])
-	k, out := t.fold.fold(t.buf[:0], r)
+	k, out := t.foldRune(t.buf[:0], r)
 	t.buf = out
 	switch k {
 	case kindWord:
@@ -330,7 +350,7 @@ func (t *tokenizer) ideograph(i, n int) int {
 	h, best, end := hashStart, meaning{}, 0
 	for j, k := i, 0; j < len(t.s) && k < t.dict.runes; k++ {
 		r, size := utf8.DecodeRuneInString(t.s[j:])
-		kd, out := t.fold.fold(t.buf[:0], r)
+		kd, out := t.foldRune(t.buf[:0], r)
 		t.buf = out
 		if kd != kindScript && kd != kindMark && kd != kindInvisible {
 			break
