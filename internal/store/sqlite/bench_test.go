@@ -74,7 +74,7 @@ func flushes(b *testing.B, dir string, n int) []time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // nothing of it is kept
 	page := make([]byte, 4096)
 	out := make([]time.Duration, n)
 	for i := range out {

@@ -95,7 +95,7 @@ func (s *Store) drain() {
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn            // nil until it is needed, and after a failure
-	stmts map[string]*sql.Stmt // of conn
+	stmts map[string]statement // of conn
 	fault func(stage) error
 }
 
@@ -105,6 +105,9 @@ func newWriter(path string, fault func(stage) error) *writer {
 	}
 	return &writer{db: openPool(path, readWrite, 1), fault: fault}
 }
+
+// A statement is a prepared one that lives as long as its connection.
+type statement struct{ *sql.Stmt }
 
 // A tx is a transaction under way.
 type tx struct{ w *writer }
@@ -158,7 +161,7 @@ func (t *tx) begin() error {
 		if err != nil {
 			return err
 		}
-		t.w.conn, t.w.stmts = conn, map[string]*sql.Stmt{}
+		t.w.conn, t.w.stmts = conn, map[string]statement{}
 	}
 	_, err := t.step(`BEGIN IMMEDIATE`)
 	if err != nil {
@@ -309,14 +312,14 @@ func rows[T any](t *tx, query string, args []any, scan func(scanner) (T, error))
 }
 
 // prepare keeps statements: there are a few dozen, and no query text is made from data.
-func (t *tx) prepare(query string) (*sql.Stmt, error) {
+func (t *tx) prepare(query string) (statement, error) {
 	if s, ok := t.w.stmts[query]; ok {
 		return s, nil
 	}
 	s, err := t.w.conn.PrepareContext(context.Background(), query)
 	if err != nil {
-		return nil, err
+		return statement{}, err
 	}
-	t.w.stmts[query] = s
-	return s, nil
+	t.w.stmts[query] = statement{s}
+	return statement{s}, nil
 }

@@ -48,7 +48,11 @@ func open(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 
 func (b backend) Log(t *testing.T, s storetest.Store, tenant string) []storetest.Event {
 	t.Helper()
-	return readLog(t, s.(*sqlite.Store), tenant)
+	store, ok := s.(*sqlite.Store)
+	if !ok {
+		t.Fatalf("this is a %T", s)
+	}
+	return readLog(t, store, tenant)
 }
 
 func readLog(t testing.TB, s *sqlite.Store, tenant string) []storetest.Event {

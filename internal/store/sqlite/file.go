@@ -80,7 +80,7 @@ func create(ctx context.Context, path string, o Options) error {
 				"the database "+filepath.Base(path)+" is missing, but its log "+filepath.Base(old)+" is there; restore it", nil)
 		}
 	}
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator chooses the path
 	if err == nil {
 		err = f.Close()
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,16 @@ import (
 )
 
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
+
+// closeAfter closes when the test has ended.
+func closeAfter(t *testing.T, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // closed makes a database and closes it.
 func closed(t *testing.T) string {
@@ -40,7 +51,7 @@ func TestOpen_settings(t *testing.T) {
 		"fullfsync": "1", "cell_size_check": "1", "application_id": "1128689484", "user_version": fmt.Sprint(sqlite.SchemaVersion()),
 	}
 	for name, db := range sqlite.Pools(path, 20) {
-		defer db.Close()
+		closeAfter(t, db)
 		want["query_only"] = map[string]string{"readers": "1", "writer": "0"}[name]
 		for round := range 2 {
 			conns := make([]*sql.Conn, 20)
@@ -73,7 +84,7 @@ func TestOpen_readersCantWrite(t *testing.T) {
 	path := newPath(t)
 	open(t, path, options(storetest.Start))
 	for name, db := range sqlite.Pools(path, 1) {
-		defer db.Close()
+		closeAfter(t, db)
 		_, err := db.ExecContext(t.Context(), `UPDATE store SET probe = probe`)
 		if (err != nil) != (name == "readers") {
 			t.Errorf("%s: %v", name, err)
@@ -187,8 +198,7 @@ func TestOpen_refuses(t *testing.T) {
 			before, _ := os.ReadFile(path)
 			s, err := sqlite.Open(t.Context(), path, options(storetest.Start))
 			if err == nil {
-				s.Close()
-				t.Fatal("it was opened")
+				t.Fatal("it was opened", s.Close())
 			}
 			if counterfoil.CodeOf(err) != row.code || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("refused with: %v", err)
@@ -311,7 +321,7 @@ func TestOpen_vanishes(t *testing.T) {
 		if err := p.PingContext(t.Context()); err == nil {
 			t.Error("a new connection found a database where there is none")
 		}
-		p.Close()
+		closeAfter(t, p)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("a new file was made")

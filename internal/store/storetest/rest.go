@@ -255,7 +255,7 @@ func testClosed(t *testing.T, b Backend) {
 			}
 		})
 	}
-	time.Sleep(20 * time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	must(t, s.Close())
 	must(t, s.Close())
 	wg.Wait()
