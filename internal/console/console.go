@@ -84,12 +84,15 @@ type exchange struct {
 	status  int
 }
 
-// ServeHTTP lets a request meet, in this order: host and origin, method, session, form, handler.
+// ServeHTTP lets a request meet, in this order: host and origin, session, method, form, handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{w: w, r: r, now: c.now()}
 	setHeaders(w.Header())
 	name := "none"
 	err := c.admit(r)
+	if err == nil {
+		err = c.resume(x)
+	}
 	if err == nil {
 		var rt route
 		if rt, err = c.find(x); err == nil {

@@ -69,11 +69,8 @@ func (c *Console) find(x *exchange) (route, error) {
 	return route{}, &failure{status: http.StatusMethodNotAllowed, title: "Not possible", text: "This page can't be asked for in that way."}
 }
 
-// run lets a request that has a route meet the session and the form before its handler.
+// run lets a request that has a route meet the need for a session, and the form, before its handler.
 func (c *Console) run(x *exchange, rt route) error {
-	if err := c.resume(x); err != nil {
-		return err
-	}
 	if x.token == nil && !rt.open {
 		return signedOut()
 	}
