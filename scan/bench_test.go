@@ -30,7 +30,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkScanValue(b *testing.B) {
-	doc := []byte(`{"path":"/srv/app/config.yaml","mode":"write","content":"` + fill("The delivery arrives on Friday before noon. ", 1<<10) +
+	doc := []byte(`{"path":"/srv/app/config.yaml","mode":"write","content":"` + fill("The kettle stands on the left shelf. ", 1<<10) +
 		`","options":{"create":true,"owner":"alice"}}`)
 	b.SetBytes(int64(len(doc)))
 	b.ReportAllocs()
