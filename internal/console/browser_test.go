@@ -232,8 +232,10 @@ func TestBrowser_nothing_hides_beside_the_window(t *testing.T) {
 	address := "http://" + serve(t, d)
 	ctx := browse(t)
 	run(t, ctx, signInSteps(address))
-	pages := galleryPages()
-	pages["wide"] = "/approvals/apr-wide"
+	pages := map[string]string{"wide": "/approvals/apr-wide"}
+	for _, name := range []string{"home", "marks", "long", "spent", "upstreams", "upstream", "receipts", "receipt"} {
+		pages[name] = galleryPages()[name]
+	}
 	for _, width := range []int64{1100, 380} {
 		for name, path := range pages {
 			run(t, ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(address+path))
