@@ -180,7 +180,7 @@ func (r *reviewer) Upstreams(ctx context.Context) ([]console.Upstream, error) {
 		for _, t := range v.Tools {
 			u.Tools = append(u.Tools, console.Tool{
 				Name: t.Name, Status: toolStatus(t), Effect: string(t.Effect), Suggested: string(t.Suggested), Why: t.Why,
-				Definition: t.Definition, DefinitionDigest: t.DefinitionDigest,
+				Definition: t.Definition, DefinitionDigest: t.DefinitionDigest, Pinned: t.Pinned,
 			})
 		}
 		out = append(out, u)

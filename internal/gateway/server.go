@@ -116,13 +116,19 @@ func pinsOf(tools []byte) ([]byte, error) {
 	}
 	pins := map[string]string{}
 	for _, t := range r.Tools() {
-		pins[t.Name] = t.Digest.String()
+		pins[t.Name] = string(t.Definition)
 	}
 	b, err := json.Marshal(pins)
 	if err != nil {
 		return nil, err
 	}
 	return counterfoil.Canonicalize(b)
+}
+
+// pinned returns the definitions that the tools of a server had when they were first seen, or last accepted.
+func pinned(row ServerRow) (pins map[string]string, err error) {
+	err = json.Unmarshal(row.Pins, &pins)
+	return pins, err
 }
 
 // registry builds the registry of a stored server.
@@ -139,13 +145,13 @@ func (g *Gateway) registry(row ServerRow) (*governance.Registry, error) {
 	if src.Definitions, err = splitDefinitions(row.Tools); err != nil {
 		return nil, err
 	}
-	var pins map[string]string
-	if err := json.Unmarshal(row.Pins, &pins); err != nil {
+	pins, err := pinned(row)
+	if err != nil {
 		return nil, err
 	}
 	src.Pins = make(map[string]counterfoil.Digest, len(pins))
 	for name, text := range pins {
-		if src.Pins[name], err = counterfoil.ParseDigest(text); err != nil {
+		if src.Pins[name], err = counterfoil.DefinitionDigest([]byte(text)); err != nil {
 			return nil, err
 		}
 	}
@@ -236,6 +242,7 @@ type ToolView struct {
 	Why              string
 	Definition       []byte
 	DefinitionDigest string
+	Pinned           []byte // the definition that was accepted, where it differs
 }
 
 // Servers returns the servers that are known.
@@ -264,6 +271,10 @@ func (g *Gateway) view(row ServerRow) (ServerView, error) {
 	if err != nil {
 		return ServerView{}, err
 	}
+	pins, err := pinned(row)
+	if err != nil {
+		return ServerView{}, err
+	}
 	v := ServerView{ID: row.ID, Name: row.Name, Identity: row.Identity, Digest: digest.String(), Dropped: r.Dropped()}
 	suggested := map[string]governance.SuggestedTool{}
 	if s, ok := r.Suggest(); ok {
@@ -276,6 +287,9 @@ func (g *Gateway) view(row ServerRow) (ServerView, error) {
 		tv := ToolView{
 			Name: t.Name, Status: t.Status, Classified: t.Classified, Effect: t.Class, Why: t.Why,
 			Definition: t.Definition, DefinitionDigest: t.Digest.String(),
+		}
+		if text, ok := pins[t.Name]; ok && text != string(t.Definition) {
+			tv.Pinned = []byte(text)
 		}
 		if s, ok := suggested[t.Name]; ok {
 			tv.Suggested = s.Effect

@@ -186,7 +186,7 @@ type ServerRow struct {
 	Name     string
 	Identity []byte // canonical identity document
 	Tools    []byte // canonical JSON array of the definitions as last listed
-	Pins     []byte // canonical JSON object: tool → definition digest, as first seen or as accepted
+	Pins     []byte // canonical JSON object: tool → its definition's canonical text, as first seen or as accepted
 	// Classes is the canonical classification document of a person's one decision, and Decision its signature; nil
 	// while there is none.
 	Classes, Decision []byte
