@@ -328,8 +328,8 @@ func readApproval(env *envelope) (*Approval, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [20]int
-	r.members(0, m[:], "approvedBytes", "approvedRows", "approvers", "audience", "authority", "bindingsDigest", "evaluatedAt",
+	var m [20]value
+	r.members(r.root(), m[:], "approvedBytes", "approvedRows", "approvers", "audience", "authority", "bindingsDigest", "evaluatedAt",
 		"expiresAt", "id", "issuedAt", "kind", "notBefore?", "planDigest", "policyDigest", "reason?", "steps", "tenant", "use", "version")
 	a := &Approval{
 		env: env, digest: digest(domainApproval, env.payload),
@@ -341,12 +341,12 @@ func readApproval(env *envelope) (*Approval, error) {
 	r.literal(m[17], "single")
 	r.literal(m[18], version)
 	a.from = a.issued
-	if m[11] >= 0 {
+	if r.has(m[11]) {
 		if a.from = r.time(m[11]); a.from.Equal(a.issued) {
 			r.fail(m[11], "notBefore says nothing that issuedAt does not")
 		}
 	}
-	var auth [2]int
+	var auth [2]value
 	r.members(m[4], auth[:], "digest", "kind")
 	a.authority, a.kind = r.digest(auth[0]), oneOf(r, auth[1], "authority", AuthorityPerson, AuthorityPolicy)
 	for _, n := range r.elements(m[15], maxSteps) {
@@ -358,8 +358,8 @@ func readApproval(env *envelope) (*Approval, error) {
 	return a, nil
 }
 
-func readApprovedStep(r *reader, n int) approvedStep {
-	var m [4]int
+func readApprovedStep(r *reader, n value) approvedStep {
+	var m [4]value
 	r.members(n, m[:], "bytes", "id", "inputDigest", "rows")
 	return approvedStep{id: r.identity(m[1]), input: r.digest(m[2]), limit: Limit{Rows: r.count(m[3]), Bytes: r.count(m[0])}}
 }

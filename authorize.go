@@ -178,8 +178,8 @@ func readConsumption(env *envelope) (*Consumption, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [10]int
-	r.members(0, m[:], "approvalDigest", "audience", "consumedAt", "id", "inputDigest", "kind", "nonce", "stepId", "tenant", "version")
+	var m [10]value
+	r.members(r.root(), m[:], "approvalDigest", "audience", "consumedAt", "id", "inputDigest", "kind", "nonce", "stepId", "tenant", "version")
 	c := &Consumption{
 		env: env, digest: digest(domainUse, env.payload), approval: r.digest(m[0]), audience: r.identity(m[1]), at: r.time(m[2]),
 		id: r.identity(m[3]), input: r.digest(m[4]), nonce: r.text(m[6]), step: r.identity(m[7]), tenant: r.identity(m[8]),

@@ -61,8 +61,8 @@ func ParseBundle(b []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [8]int
-	r.members(0, m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "version")
+	var m [8]value
+	r.members(r.root(), m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "version")
 	r.literal(m[3], kindBundle)
 	r.literal(m[7], version)
 	if r.err != nil {
@@ -76,7 +76,7 @@ func ParseBundle(b []byte) (*Bundle, error) {
 	if out.DryRun, err = readDryRun(r, m[2], policy); err != nil {
 		return nil, err
 	}
-	if m[4] >= 0 {
+	if r.has(m[4]) {
 		if out.Operation, err = readOperation(r, m[4], policy); err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func ParseBundle(b []byte) (*Bundle, error) {
 }
 
 // readIn reads a signed document inside the bundle.
-func readIn[T any](r *reader, n int, t payloadType, read func(*envelope) (*T, error)) (*T, error) {
+func readIn[T any](r *reader, n value, t payloadType, read func(*envelope) (*T, error)) (*T, error) {
 	env, err := readEnvelope(r, n, t)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
 		return nil, fail(CodeInvalidInput, "the bundle is not complete")
 	}
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
-	rep := &Report{Checked: []string{"form"}}
+	rep := &Report{Checked: append(make([]string, 0, 10), "form")}
 	done := func(s string) { rep.Checked = append(rep.Checked, s) }
 	done("dry run rebuilt from plan and policy")
 	if err := a.match(dry); err != nil {

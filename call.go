@@ -147,19 +147,19 @@ func ParseOperation(b []byte, p *Policy) (*Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readOperation(r, 0, p)
+	return readOperation(r, r.root(), p)
 }
 
-func readOperation(r *reader, n int, p *Policy) (*Operation, error) {
-	var m [6]int
+func readOperation(r *reader, n value, p *Policy) (*Operation, error) {
+	var m [6]value
 	r.members(n, m[:], "effect", "fields", "parameters", "queryPlan", "sourceId", "tool")
 	o := &Operation{effect: r.effect(m[0]), fields: r.list(m[1], 0, maxFields), sourceID: r.identity(m[4]), tool: r.identity(m[5])}
 	o.method, o.fingerprint = readQueryPlan(r, m[3])
 	if r.err != nil {
 		return nil, r.err
 	}
-	end, nodes, depth := skipValue(r.b, m[2])
-	o.parameters, o.canon = r.b[m[2]:end:end], r.raw(n)
+	o.parameters, o.canon = r.raw(m[2]), r.raw(n)
+	_, nodes, depth := skipValue(o.parameters, 0)
 	if len(o.parameters) > p.parameters.bytes || nodes > p.parameters.nodes || depth > p.parameters.depth {
 		return nil, failAt(CodeInvalidInput, r.pointer(m[2]), "the parameters exceed the policy's budget")
 	}
@@ -220,8 +220,8 @@ func ParseContext(b []byte) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [1]int
-	r.members(0, m[:], "sources")
+	var m [1]value
+	r.members(r.root(), m[:], "sources")
 	c := &Context{sources: map[string]Source{}}
 	if r.is(m[0], '{', "an object") {
 		for name, n := range r.entries(m[0]) {

@@ -70,10 +70,10 @@ func (a *Arguments) Digest() Digest { return a.digest }
 
 // A canonicalizer rewrites one text that is known to be strict JSON into its canonical form, in one pass.
 type canonicalizer struct {
-	in, out []byte
-	lim     limits
-	rule    numberRule
-	nodes   int
+	in    []byte
+	lim   limits
+	rule  numberRule
+	nodes int
 
 	members []member // of the objects that are open, outermost first
 	names   []byte   // their names, unescaped
@@ -84,7 +84,7 @@ type canonicalizer struct {
 type member struct {
 	order    uint64 // its name's first bytes as orderOf gives them
 	name     span   // in names
-	from, to int32  // in out: the name, the colon and the value
+	from, to int32  // in the output: the name, the colon and the value
 }
 
 // A span is a piece of a buffer.
@@ -102,17 +102,16 @@ func canonicalize(b []byte, lim limits, rule numberRule) ([]byte, error) {
 	if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return nil, syntaxError(b)
 	}
-	c := &canonicalizer{
-		in: b, out: make([]byte, 0, len(b)), lim: lim, rule: rule, members: make([]member, 0, 32), names: make([]byte, 0, 512),
-	}
-	if _, err := c.value(skipSpace(b, 0), 0); err != nil {
+	c := canonicalizer{in: b, lim: lim, rule: rule, members: make([]member, 0, 32), names: make([]byte, 0, 512)}
+	out, _, err := c.value(make([]byte, 0, len(b)), skipSpace(b, 0), 0)
+	if err != nil {
 		err.Path = escapePath(err.Path)
 		return nil, err
 	}
-	if len(c.out) > lim.bytes {
+	if len(out) > lim.bytes {
 		return nil, tooLong(lim)
 	}
-	return c.out, nil
+	return out, nil
 }
 
 func tooLong(lim limits) *Error {
@@ -130,40 +129,37 @@ func syntaxError(b []byte) error {
 	return e
 }
 
-// value writes the value that begins at in[i] and returns the offset past it.
-func (c *canonicalizer) value(i, depth int) (int, *Error) {
+// value appends the value that begins at in[i] and returns the offset past it.
+func (c *canonicalizer) value(out []byte, i, depth int) ([]byte, int, *Error) {
 	c.nodes++
 	switch {
 	case c.nodes > c.lim.nodes:
-		return 0, fail(CodeInvalidInput, "the document has more than "+strconv.Itoa(c.lim.nodes)+" values")
+		return nil, 0, fail(CodeInvalidInput, "the document has more than "+strconv.Itoa(c.lim.nodes)+" values")
 	case depth > c.lim.depth:
-		return 0, fail(CodeInvalidInput, "the document is nested deeper than "+strconv.Itoa(c.lim.depth))
-	case len(c.out) > c.lim.bytes:
-		return 0, tooLong(c.lim)
+		return nil, 0, fail(CodeInvalidInput, "the document is nested deeper than "+strconv.Itoa(c.lim.depth))
+	case len(out) > c.lim.bytes:
+		return nil, 0, tooLong(c.lim)
 	}
 	switch c.in[i] {
 	case '{':
-		return c.object(i, depth)
+		return c.object(out, i, depth)
 	case '[':
-		return c.array(i, depth)
+		return c.array(out, i, depth)
 	case '"':
 		end := skipString(c.in, i)
-		if raw := c.in[i:end]; isPlain(raw) {
-			c.out = append(c.out, raw...)
-		} else {
-			c.scratch = unquote(c.scratch[:0], raw)
-			c.out = appendString(c.out, c.scratch)
+		raw := c.in[i:end]
+		if isPlain(raw) {
+			return append(out, raw...), end, nil
 		}
-		return end, nil
+		c.scratch = unquote(c.scratch[:0], raw)
+		return appendString(out, c.scratch), end, nil
 	case 't', 'f', 'n':
 		end := skipScalar(c.in, i)
-		c.out = append(c.out, c.in[i:end]...)
-		return end, nil
+		return append(out, c.in[i:end]...), end, nil
 	default:
 		end := skipScalar(c.in, i)
-		var err *Error
-		c.out, err = c.rule.append(c.out, c.in[i:end])
-		return end, err
+		out, err := c.rule.append(out, c.in[i:end])
+		return out, end, err
 	}
 }
 
@@ -171,78 +167,75 @@ func (c *canonicalizer) tooWide() *Error {
 	return fail(CodeInvalidInput, "an object or array has more than "+strconv.Itoa(c.lim.width)+" entries")
 }
 
-func (c *canonicalizer) array(i, depth int) (int, *Error) {
-	c.out = append(c.out, '[')
+func (c *canonicalizer) array(out []byte, i, depth int) ([]byte, int, *Error) {
+	out = append(out, '[')
 	i = skipSpace(c.in, i+1)
 	for k := 0; c.in[i] != ']'; k++ {
 		if k >= c.lim.width {
-			return 0, c.tooWide()
+			return nil, 0, c.tooWide()
 		}
 		if k > 0 {
-			c.out = append(c.out, ',')
+			out = append(out, ',')
 			i = skipSpace(c.in, i+1)
 		}
-		end, err := c.value(i, depth+1)
-		if err != nil {
-			return 0, err.under(strconv.Itoa(k))
+		var err *Error
+		if out, i, err = c.value(out, i, depth+1); err != nil {
+			return nil, 0, err.under(strconv.Itoa(k))
 		}
-		i = skipSpace(c.in, end)
+		i = skipSpace(c.in, i)
 	}
-	c.out = append(c.out, ']')
-	return i + 1, nil
+	return append(out, ']'), i + 1, nil
 }
 
-func (c *canonicalizer) object(i, depth int) (int, *Error) {
-	c.out = append(c.out, '{')
-	first, names, start, sorted := len(c.members), len(c.names), len(c.out), true
+func (c *canonicalizer) object(out []byte, i, depth int) ([]byte, int, *Error) {
+	out = append(out, '{')
+	first, names, start, sorted := len(c.members), len(c.names), len(out), true
 	i = skipSpace(c.in, i+1)
 	for k := first; c.in[i] != '}'; k++ {
 		if k-first >= c.lim.width {
-			return 0, c.tooWide()
+			return nil, 0, c.tooWide()
 		}
 		if k > first {
-			c.out = append(c.out, ',')
+			out = append(out, ',')
 			i = skipSpace(c.in, i+1)
 		}
-		i = c.name(i)
+		out, i = c.name(out, i)
 		sorted = sorted && (k == first || c.compare(c.members[k-1], c.members[k]) < 0)
-		end, err := c.value(i, depth+1)
-		if err != nil {
-			return 0, err.under(string(c.nameOf(c.members[k])))
+		var err *Error
+		if out, i, err = c.value(out, i, depth+1); err != nil {
+			return nil, 0, err.under(string(c.nameOf(c.members[k])))
 		}
-		c.members[k].to = place(len(c.out))
-		i = skipSpace(c.in, end)
+		c.members[k].to = place(len(out))
+		i = skipSpace(c.in, i)
 	}
 	if !sorted {
-		if err := c.sort(c.members[first:], start); err != nil {
-			return 0, err
+		if err := c.sort(out, start, c.members[first:]); err != nil {
+			return nil, 0, err
 		}
 	}
-	c.out = append(c.out, '}')
 	c.members, c.names = c.members[:first], c.names[:names]
-	return i + 1, nil
+	return append(out, '}'), i + 1, nil
 }
 
-// name begins a new member with the name at in[i], writes the name and the colon, and returns where the value begins.
-func (c *canonicalizer) name(i int) int {
-	from, at := len(c.names), len(c.out)
+// name begins a new member with the name at in[i], appends the name and the colon, and returns where the value begins.
+func (c *canonicalizer) name(out []byte, i int) ([]byte, int) {
+	from, at := len(c.names), len(out)
 	end := skipString(c.in, i)
 	if raw := c.in[i:end]; isPlain(raw) {
 		c.names = append(c.names, raw[1:len(raw)-1]...)
-		c.out = append(c.out, raw...)
+		out = append(out, raw...)
 	} else {
 		c.names = unquote(c.names, raw)
-		c.out = appendString(c.out, c.names[from:])
+		out = appendString(out, c.names[from:])
 	}
-	c.out = append(c.out, ':')
 	c.members = append(c.members, member{
 		order: orderOf(c.names[from:]), name: span{place(from), place(len(c.names))}, from: place(at), to: 0,
 	})
-	return skipSpace(c.in, skipSpace(c.in, end)+1)
+	return append(out, ':'), skipSpace(c.in, skipSpace(c.in, end)+1)
 }
 
 // sort puts the members of the object that is being written, from out[start] on, into canonical order.
-func (c *canonicalizer) sort(ms []member, start int) *Error {
+func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
 	slices.SortFunc(ms, c.compare)
 	c.scratch = c.scratch[:0]
 	for k, m := range ms {
@@ -252,9 +245,9 @@ func (c *canonicalizer) sort(ms []member, start int) *Error {
 			}
 			c.scratch = append(c.scratch, ',')
 		}
-		c.scratch = append(c.scratch, c.out[m.from:m.to]...)
+		c.scratch = append(c.scratch, out[m.from:m.to]...)
 	}
-	copy(c.out[start:], c.scratch)
+	copy(out[start:], c.scratch)
 	return nil
 }
 

@@ -93,8 +93,8 @@ func decisionIn(payload []byte) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [9]int
-	r.members(0, m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
+	var m [9]value
+	r.members(r.root(), m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
 	d := &Decision{
 		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
 		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify),

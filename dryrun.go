@@ -92,11 +92,11 @@ func ParseDryRun(b []byte, policy *Policy) (*DryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readDryRun(r, 0, policy)
+	return readDryRun(r, r.root(), policy)
 }
 
-func readDryRun(r *reader, n int, policy *Policy) (*DryRun, error) {
-	var m [8]int
+func readDryRun(r *reader, n value, policy *Policy) (*DryRun, error) {
+	var m [8]value
 	r.members(n, m[:], "bindingsDigest", "effectBudget", "evaluatedAt", "kind", "plan", "planDigest", "policyDigest", "version")
 	at := r.time(m[2])
 	r.literal(m[3], kindDryRun)

@@ -128,20 +128,21 @@ func parseEnvelope(b []byte, t payloadType) (*envelope, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readEnvelope(r, 0, t)
+	return readEnvelope(r, r.root(), t)
 }
 
 // readEnvelope reads the envelope at value n. It refuses every spelling but the canonical one, so that a changed byte
 // anywhere is either a changed signature, a changed payload or a refusal.
-func readEnvelope(r *reader, n int, t payloadType) (*envelope, error) {
-	var m [3]int
+func readEnvelope(r *reader, n value, t payloadType) (*envelope, error) {
+	var m [3]value
 	r.members(n, m[:], "payload", "payloadType", "signatures")
-	e := &envelope{typ: t, payload: r.base64(m[0])}
+	strict := base64.StdEncoding.Strict()
+	e := &envelope{typ: t, payload: r.base64(m[0], strict)}
 	r.literal(m[1], string(t))
 	for _, k := range r.elements(m[2], maxSignatures) {
-		var s [2]int
+		var s [2]value
 		r.members(k, s[:], "keyid", "sig")
-		e.signatures = append(e.signatures, signature{key: KeyID(r.identity(s[0])), sig: r.base64(s[1])})
+		e.signatures = append(e.signatures, signature{key: KeyID(r.identity(s[0])), sig: r.base64(s[1], strict)})
 	}
 	if r.err == nil && len(e.signatures) == 0 {
 		r.fail(m[2], "there is no signature")

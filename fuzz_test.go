@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -87,7 +88,7 @@ func FuzzParseArguments(f *testing.F) {
 		if len(number) > 1000 || number == "" || !bytes.ContainsAny([]byte(number[:1]), "-0123456789") {
 			return
 		}
-		if !sameValue(number, string(a.Canonical())) {
+		if !sameValue(strings.Trim(number, " \t\r\n"), string(a.Canonical())) {
 			t.Fatalf("%s became %s", number, a.Canonical())
 		}
 	})

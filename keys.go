@@ -297,8 +297,8 @@ func ParseKeyRing(b []byte) (*KeyRing, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [1]int
-	r.members(0, m[:], "keys")
+	var m [1]value
+	r.members(r.root(), m[:], "keys")
 	ring := &KeyRing{keys: map[KeyID]PublicKey{}}
 	for _, n := range r.elements(m[0], maxRingKeys) {
 		k := readKey(r, n)
@@ -315,8 +315,8 @@ func ParseKeyRing(b []byte) (*KeyRing, error) {
 	return ring, nil
 }
 
-func readKey(r *reader, n int) PublicKey {
-	var m [12]int
+func readKey(r *reader, n value) PublicKey {
+	var m [12]value
 	r.members(n, m[:], "alg", "crv", "custody", "kid", "kty", "notAfter?", "notBefore", "owner", "role", "tenants", "use", "x")
 	r.literal(m[0], "EdDSA")
 	r.literal(m[1], "Ed25519")

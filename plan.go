@@ -61,7 +61,7 @@ func (e Effect) Class() Class {
 	}
 }
 
-func (r *reader) effect(n int) Effect { return oneOf(r, n, "effect", Effects()...) }
+func (r *reader) effect(n value) Effect { return oneOf(r, n, "effect", Effects()...) }
 
 // A DataMode says what kind of data a source gives.
 type DataMode string
@@ -74,7 +74,7 @@ const (
 	DataLive     DataMode = "live"
 )
 
-func (r *reader) dataMode(n int) DataMode { return oneOf(r, n, "data mode", dataModes()...) }
+func (r *reader) dataMode(n value) DataMode { return oneOf(r, n, "data mode", dataModes()...) }
 
 func dataModes() []DataMode { return []DataMode{DataCached, DataOffline, DataReplayed, DataLive} }
 
@@ -127,12 +127,12 @@ func ParsePlan(b []byte) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readPlan(r, 0)
+	return readPlan(r, r.root())
 }
 
 // readPlan reads the plan at value n. Its bytes are taken after reading, when its lists are sorted.
-func readPlan(r *reader, n int) (*Plan, error) {
-	var m [9]int
+func readPlan(r *reader, n value) (*Plan, error) {
+	var m [9]value
 	r.members(n, m[:], "actor", "audience", "id", "kind", "model?", "provider?", "steps", "tenant", "version")
 	p := &Plan{actor: r.identity(m[0]), audience: r.identity(m[1]), id: r.identity(m[2]), tenant: r.identity(m[7])}
 	r.literal(m[3], kindPlan)
@@ -172,7 +172,7 @@ type binding struct {
 }
 
 // bind adds a source to those found. Two descriptions of one source are refused.
-func (r *reader) bind(found []binding, b binding, n int) []binding {
+func (r *reader) bind(found []binding, b binding, n value) []binding {
 	for _, o := range found {
 		if o.id == b.id {
 			if !bytes.Equal(o.raw, b.raw) {
@@ -198,14 +198,14 @@ func bindingsDigest(sources []binding) Digest {
 }
 
 // readStep reads a step and says where its source is.
-func readStep(r *reader, n int) (s Step, source int) {
-	var m [9]int
+func readStep(r *reader, n value) (s Step, source value) {
+	var m [9]value
 	r.members(n, m[:], "effect", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
 	s = Step{
 		Effect: r.effect(m[0]), Fields: r.list(m[1], 0, maxFields), ID: r.identity(m[2]), InputDigest: r.digest(m[3]),
 		ParametersDigest: r.digest(m[5]), Source: readSource(r, m[7]), Tool: r.identity(m[8]),
 	}
-	var l [2]int
+	var l [2]value
 	r.members(m[4], l[:], "bytes", "rows")
 	s.Bytes, s.Rows = r.count(l[0]), r.count(l[1])
 	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[6])
@@ -215,20 +215,20 @@ func readStep(r *reader, n int) (s Step, source int) {
 	return s, m[7]
 }
 
-func readQueryPlan(r *reader, n int) (id string, fingerprint Digest) {
-	var m [2]int
+func readQueryPlan(r *reader, n value) (id string, fingerprint Digest) {
+	var m [2]value
 	r.members(n, m[:], "fingerprint", "id")
 	return r.identity(m[1]), r.digest(m[0])
 }
 
-func readSource(r *reader, n int) Source {
-	var m [5]int
+func readSource(r *reader, n value) Source {
+	var m [5]value
 	r.members(n, m[:], "authorizationScope", "id", "provenance", "schemaVersion", "sourceVersion")
 	s := Source{
 		Scopes: r.list(m[0], 1, maxScopes), ID: r.identity(m[1]),
 		SchemaVersion: r.identity(m[3]), SourceVersion: r.identity(m[4]),
 	}
-	var p [4]int
+	var p [4]value
 	r.members(m[2], p[:], "attribution", "citations", "dataMode", "observedAt")
 	s.Attribution = r.text(p[0])
 	if len(r.elements(p[1], maxCitations)) > 0 {

@@ -54,11 +54,11 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readPolicy(r, 0)
+	return readPolicy(r, r.root())
 }
 
-func readPolicy(r *reader, n int) (*Policy, error) {
-	var m [19]int
+func readPolicy(r *reader, n value) (*Policy, error) {
+	var m [19]value
 	r.members(n, m[:], "allowSelfApproval?", "allowedEffects?", "allowedTools", "kind", "maxApprovalLifetimeMs?",
 		"maxAuthorizationScopesPerSource", "maxBytes", "maxBytesPerStep?", "maxClockSkewMs?", "maxFieldsPerStep",
 		"maxOperationParameterBytes", "maxOperationParameterDepth", "maxOperationParameterNodes", "maxRows",
@@ -83,16 +83,16 @@ func readPolicy(r *reader, n int) (*Policy, error) {
 		depth: int(r.countBetween(m[11], 1, MaxArgumentDepth)),
 		nodes: int(r.countBetween(m[12], 1, MaxArgumentNodes)),
 	}
-	if m[1] >= 0 {
+	if r.has(m[1]) {
 		p.effects = words(r, m[1], Effects())
 	}
-	if m[4] >= 0 {
+	if r.has(m[4]) {
 		p.lifetime = time.Duration(r.countBetween(m[4], 1, maxApprovalLifetime)) * time.Millisecond
 	}
-	if m[7] >= 0 {
+	if r.has(m[7]) {
 		p.stepBytes = r.count(m[7])
 	}
-	if m[14] >= 0 {
+	if r.has(m[14]) {
 		p.stepRows = r.count(m[14])
 	}
 	r.literal(m[3], kindPolicy)
@@ -106,7 +106,7 @@ func readPolicy(r *reader, n int) (*Policy, error) {
 	return p, nil
 }
 
-func readSourcePolicies(r *reader, n int) map[string]sourcePolicy {
+func readSourcePolicies(r *reader, n value) map[string]sourcePolicy {
 	if !r.is(n, '{', "an object") {
 		return nil
 	}
@@ -119,19 +119,19 @@ func readSourcePolicies(r *reader, n int) map[string]sourcePolicy {
 		if r.err != nil {
 			return nil
 		}
-		var m [6]int
+		var m [6]value
 		r.members(k, m[:], "authorizationScope", "dataModes?", "fields", "maxProvenanceAgeMs?", "schemaVersions?", "sourceVersions?")
 		s := sourcePolicy{scopes: r.list(m[0], 1, maxScopes), fields: r.list(m[2], 0, maxFields)}
-		if m[1] >= 0 {
+		if r.has(m[1]) {
 			s.dataModes = words(r, m[1], dataModes())
 		}
-		if m[3] >= 0 {
+		if r.has(m[3]) {
 			s.hasMaxAge, s.maxAge = true, time.Duration(r.countBetween(m[3], 0, maxAgeMs))*time.Millisecond
 		}
-		if m[4] >= 0 {
+		if r.has(m[4]) {
 			s.schemaVersions = r.list(m[4], 1, maxList)
 		}
-		if m[5] >= 0 {
+		if r.has(m[5]) {
 			s.sourceVersions = r.list(m[5], 1, maxList)
 		}
 		out[id] = s
@@ -143,7 +143,7 @@ func readSourcePolicies(r *reader, n int) map[string]sourcePolicy {
 }
 
 // words reads a list of words of a closed set.
-func words[T ~string](r *reader, n int, known []T) []string {
+func words[T ~string](r *reader, n value, known []T) []string {
 	out := r.list(n, 1, len(known))
 	for _, s := range out {
 		if !slices.Contains(known, T(s)) {

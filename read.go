@@ -22,9 +22,11 @@ const (
 	timeLayout       = "2006-01-02T15:04:05.000Z"
 )
 
-// A reader takes typed values out of a canonical document, where a value is the offset at which it begins. The first
-// fault sticks and every later call returns a zero value, so that parsing code reads as a list of what a document holds.
-// A missing member is -1.
+// A value is one value of a canonical document: where it begins and ends. The zero value is a member that is not there.
+type value struct{ from, to int }
+
+// A reader takes typed values out of a canonical document. The first fault sticks and every later call returns a zero value,
+// so that parsing code reads as a list of what a document holds.
 type reader struct {
 	b      []byte
 	err    error
@@ -54,19 +56,24 @@ func newSignedReader(b []byte, lim limits) (*reader, error) {
 	return r, nil
 }
 
-func (r *reader) fail(n int, msg string) {
+func (r *reader) root() value { return value{0, len(r.b)} }
+
+// has reports whether the value is there and nothing has failed.
+func (r *reader) has(n value) bool { return r.err == nil && n.to > 0 }
+
+func (r *reader) fail(n value, msg string) {
 	if r.err == nil {
 		r.err = failAt(CodeInvalidInput, r.pointer(n), msg)
 	}
 }
 
 // pointer returns the RFC 6901 pointer to value n, escaped for printing.
-func (r *reader) pointer(n int) string {
+func (r *reader) pointer(n value) string {
 	path := ""
-	for at := 0; at < n; {
+	for at := r.root(); at.from < n.from; {
 		k := 0
 		for name, v := range r.entries(at) {
-			if n < r.end(v) {
+			if n.from < v.to {
 				segment := strconv.Itoa(k)
 				if name != nil {
 					segment = string(unquote(nil, name))
@@ -81,43 +88,31 @@ func (r *reader) pointer(n int) string {
 	return escapePath(path)
 }
 
-func (r *reader) end(n int) int {
-	end, _, _ := skipValue(r.b, n)
-	return end
-}
-
 // raw returns the bytes of value n, which a list that is read later may still put in order.
-func (r *reader) raw(n int) []byte {
-	end := r.end(n)
-	return r.b[n:end:end]
-}
+func (r *reader) raw(n value) []byte { return r.b[n.from:n.to:n.to] }
 
 // entries yields the members or elements of container n: the quoted name, nil in an array, and the value.
-func (r *reader) entries(n int) iter.Seq2[[]byte, int] {
-	return func(yield func([]byte, int) bool) {
-		object := r.b[n] == '{'
-		for i := n + 1; r.b[i] != '}' && r.b[i] != ']'; {
+func (r *reader) entries(n value) iter.Seq2[[]byte, value] {
+	return func(yield func([]byte, value) bool) {
+		object := r.b[n.from] == '{'
+		for i := n.from + 1; i < n.to-1; i++ {
 			var name []byte
 			if object {
 				end := skipString(r.b, i)
 				name, i = r.b[i:end], end+1
 			}
-			if !yield(name, i) {
+			from := i
+			i, _, _ = skipValue(r.b, from)
+			if !yield(name, value{from, i}) {
 				return
-			}
-			if i = r.end(i); r.b[i] == ',' {
-				i++
 			}
 		}
 	}
 }
 
-// members checks that value n is an object with exactly the named members and puts their values into out, -1 for an
-// absent one. Names are in canonical order; one that ends in "?" may be absent.
-func (r *reader) members(n int, out []int, names ...string) {
-	for i := range out {
-		out[i] = -1
-	}
+// members checks that value n is an object with exactly the named members and puts their values into out. Names are in
+// canonical order; one that ends in "?" may be absent.
+func (r *reader) members(n value, out []value, names ...string) {
 	if !r.is(n, '{', "an object") {
 		return
 	}
@@ -138,7 +133,7 @@ func (r *reader) members(n int, out []int, names ...string) {
 	r.absent(n, names[k:])
 }
 
-func (r *reader) absent(n int, names []string) {
+func (r *reader) absent(n value, names []string) {
 	for _, name := range names {
 		if !strings.HasSuffix(name, "?") {
 			r.fail(n, `the member "`+name+`" is missing`)
@@ -147,11 +142,11 @@ func (r *reader) absent(n int, names []string) {
 }
 
 // is reports whether value n is there and of the kind that begins with the byte given, '0' for numbers.
-func (r *reader) is(n int, kind byte, what string) bool {
-	if r.err != nil || n < 0 {
+func (r *reader) is(n value, kind byte, what string) bool {
+	if !r.has(n) {
 		return false
 	}
-	c := r.b[n]
+	c := r.b[n.from]
 	if c == '-' || c >= '1' && c <= '9' {
 		c = '0'
 	}
@@ -161,14 +156,14 @@ func (r *reader) is(n int, kind byte, what string) bool {
 	return c == kind
 }
 
-func (r *reader) elements(n, atMost int) []int {
+func (r *reader) elements(n value, atMost int) []value {
 	if !r.is(n, '[', "an array") {
 		return nil
 	}
-	var out []int
+	var out []value
 	for _, v := range r.entries(n) {
 		if len(out) == atMost {
-			r.fail(n, "this array has more than "+strconv.Itoa(atMost)+" entries")
+			r.fail(n, tooMany(atMost))
 			return nil
 		}
 		out = append(out, v)
@@ -176,12 +171,16 @@ func (r *reader) elements(n, atMost int) []int {
 	return out
 }
 
+func tooMany(atMost int) string {
+	return "this array has more than " + strconv.Itoa(atMost) + " entries"
+}
+
 // content returns the content of string n, nil for what is none.
-func (r *reader) content(n int) []byte {
+func (r *reader) content(n value) []byte {
 	if !r.is(n, '"', "a string") {
 		return nil
 	}
-	quoted := r.b[n:skipString(r.b, n)]
+	quoted := r.raw(n)
 	if isPlain(quoted) {
 		return quoted[1 : len(quoted)-1]
 	}
@@ -189,14 +188,14 @@ func (r *reader) content(n int) []byte {
 }
 
 // text reads any string of 1 to 65,536 bytes without C0 controls or DEL.
-func (r *reader) text(n int) string { return r.checked(n, faultInText) }
+func (r *reader) text(n value) string { return r.checked(n, faultInText) }
 
 // identity reads a name: of a person, a tool, a key, a version. See faultInIdentity.
-func (r *reader) identity(n int) string { return r.checked(n, faultInIdentity) }
+func (r *reader) identity(n value) string { return r.checked(n, faultInIdentity) }
 
-func (r *reader) checked(n int, fault func(string) string) string {
+func (r *reader) checked(n value, fault func(string) string) string {
 	s := string(r.content(n))
-	if r.err != nil || n < 0 {
+	if !r.has(n) {
 		return ""
 	}
 	if msg := fault(s); msg != "" {
@@ -275,16 +274,22 @@ func invisible(c rune) bool {
 
 // list reads an array of names without duplicates, sorted by UTF-16 code units. The document's own order is changed to
 // the sorted one, so that a list's digest does not depend on how it was written down.
-func (r *reader) list(n, atLeast, atMost int) []string {
-	kids := r.elements(n, atMost)
-	if r.err == nil && n >= 0 && len(kids) < atLeast {
+func (r *reader) list(n value, atLeast, atMost int) []string {
+	if !r.is(n, '[', "an array") {
+		return nil
+	}
+	var out []string
+	for _, v := range r.entries(n) {
+		if len(out) == atMost {
+			r.fail(n, tooMany(atMost))
+			return nil
+		}
+		out = append(out, r.identity(v))
+	}
+	if len(out) < atLeast {
 		r.fail(n, "this array is empty")
 	}
-	out := make([]string, len(kids))
-	for i, k := range kids {
-		out[i] = r.identity(k)
-	}
-	if r.err != nil || n < 0 {
+	if r.err != nil {
 		return nil
 	}
 	if !slices.IsSortedFunc(out, compareUTF16) {
@@ -305,8 +310,8 @@ func (r *reader) list(n, atLeast, atMost int) []string {
 }
 
 // rewrite writes the strings of array n in another order. They take the same room.
-func (r *reader) rewrite(n int, entries []string) {
-	b := r.b[: n+1 : len(r.b)]
+func (r *reader) rewrite(n value, entries []string) {
+	b := r.b[: n.from+1 : n.to]
 	for i, s := range entries {
 		if i > 0 {
 			b = append(b, ',')
@@ -316,41 +321,41 @@ func (r *reader) rewrite(n int, entries []string) {
 }
 
 // oneOf reads one of a closed set of words.
-func oneOf[T ~string](r *reader, n int, what string, words ...T) T {
+func oneOf[T ~string](r *reader, n value, what string, words ...T) T {
 	s := r.content(n)
 	for _, w := range words {
 		if string(s) == string(w) {
 			return w
 		}
 	}
-	if r.err == nil && n >= 0 {
+	if r.has(n) {
 		r.fail(n, "this "+what+" is not known")
 	}
 	return ""
 }
 
-func (r *reader) literal(n int, want string) {
-	if s := r.content(n); r.err == nil && n >= 0 && string(s) != want {
+func (r *reader) literal(n value, want string) {
+	if s := r.content(n); r.has(n) && string(s) != want {
 		r.fail(n, `this must be "`+want+`"`)
 	}
 }
 
-func (r *reader) digest(n int) Digest {
+func (r *reader) digest(n value) Digest {
 	var d Digest
-	if s := r.content(n); r.err == nil && n >= 0 && !parseDigest(&d, s) {
+	if s := r.content(n); r.has(n) && !parseDigest(&d, s) {
 		r.fail(n, badDigest)
 	}
 	return d
 }
 
 // count reads an integer from 0 to 2^53−1.
-func (r *reader) count(n int) int64 { return r.countBetween(n, 0, maxSafeInteger) }
+func (r *reader) count(n value) int64 { return r.countBetween(n, 0, maxSafeInteger) }
 
-func (r *reader) countBetween(n int, least, most int64) int64 {
+func (r *reader) countBetween(n value, least, most int64) int64 {
 	if !r.is(n, '0', "a whole number") {
 		return 0
 	}
-	v, err := strconv.ParseInt(string(r.b[n:skipScalar(r.b, n)]), 10, 64)
+	v, err := strconv.ParseInt(string(r.raw(n)), 10, 64)
 	if err != nil || v < least || v > most {
 		r.fail(n, "this must be a whole number from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
 		return 0
@@ -358,11 +363,11 @@ func (r *reader) countBetween(n int, least, most int64) int64 {
 	return v
 }
 
-func (r *reader) boolean(n int) bool {
-	if r.err != nil || n < 0 {
+func (r *reader) boolean(n value) bool {
+	if !r.has(n) {
 		return false
 	}
-	c := r.b[n]
+	c := r.b[n.from]
 	if c != 't' && c != 'f' {
 		r.fail(n, "this must be true or false")
 	}
@@ -370,38 +375,50 @@ func (r *reader) boolean(n int) bool {
 }
 
 // onlyTrue reads a member that is either absent or true.
-func (r *reader) onlyTrue(n int) bool {
+func (r *reader) onlyTrue(n value) bool {
 	v := r.boolean(n)
-	if r.err == nil && n >= 0 && !v {
+	if r.has(n) && !v {
 		r.fail(n, "this member is left out when it is false")
 	}
 	return v
 }
 
 // time reads the one accepted form, 2006-01-02T15:04:05.000Z.
-func (r *reader) time(n int) time.Time {
+func (r *reader) time(n value) time.Time {
 	s := r.content(n)
-	if r.err != nil || n < 0 {
+	if !r.has(n) {
 		return time.Time{}
 	}
-	t, err := time.Parse(timeLayout, string(s))
-	var printed [len(timeLayout)]byte
-	if err != nil || !validInstant(t) || !bytes.Equal(t.AppendFormat(printed[:0], timeLayout), s) {
+	t, err := time.Parse(time.RFC3339Nano, string(s))
+	if err != nil || !validInstant(t) || !hasForm(s, "0000-00-00T00:00:00.000Z") {
 		r.fail(n, "a time is written 2006-01-02T15:04:05.000Z, in UTC and with milliseconds")
 		return time.Time{}
 	}
 	return t
 }
 
+// hasForm reports whether s has a digit wherever form has a zero, and is form everywhere else.
+func hasForm(s []byte, form string) bool {
+	if len(s) != len(form) {
+		return false
+	}
+	for i, c := range s {
+		if form[i] == '0' && (c < '0' || c > '9') || form[i] != '0' && c != form[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // base64 reads standard base64 of one spelling: padded, no stray bits, no line breaks (which the decoder would skip; in
 // JSON they are escapes).
-func (r *reader) base64(n int) []byte {
+func (r *reader) base64(n value, strict *base64.Encoding) []byte {
 	if !r.is(n, '"', "a string") {
 		return nil
 	}
-	quoted := r.b[n:skipString(r.b, n)]
-	b := make([]byte, base64.StdEncoding.DecodedLen(len(quoted)-2))
-	size, err := base64.StdEncoding.Strict().Decode(b, quoted[1:len(quoted)-1])
+	quoted := r.raw(n)
+	b := make([]byte, strict.DecodedLen(len(quoted)-2))
+	size, err := strict.Decode(b, quoted[1:len(quoted)-1])
 	if err != nil || size == 0 || !isPlain(quoted) {
 		r.fail(n, "this must be standard base64")
 		return nil

@@ -85,8 +85,8 @@ func readReceipt(env *envelope) (*Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [23]int
-	r.members(0, m[:], "approvalDigest", "audience", "bindingsDigest", "bytes", "completedAt", "id", "inputDigest", "issuedAt",
+	var m [23]value
+	r.members(r.root(), m[:], "approvalDigest", "audience", "bindingsDigest", "bytes", "completedAt", "id", "inputDigest", "issuedAt",
 		"kind", "late?", "observedBytes", "observedRows", "outcome", "planDigest", "policyDigest", "recovered?", "resultDigest?",
 		"rows", "stepId", "tenant", "uncounted?", "useDigest", "version")
 	x := &Receipt{

@@ -2,6 +2,7 @@ package counterfoil
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"strconv"
 
@@ -46,6 +47,9 @@ func skipScalar(b []byte, i int) int {
 // skipValue returns the offset past the value that begins at b[i], how many values it is, itself included, and how deep
 // they are nested below it. The text is canonical: it has no white space.
 func skipValue(b []byte, i int) (end, nodes, depth int) {
+	if b[i] == '"' {
+		return skipString(b, i), 1, 0
+	}
 	for open := 0; ; {
 		switch b[i] {
 		case '{', '[':
@@ -146,6 +150,13 @@ func compareUTF16[S ~[]byte | ~string](a, b S) int {
 // orderOf returns a text's first eight bytes as a number, so that most comparisons of compareUTF16 cost one.
 func orderOf(s []byte) uint64 {
 	var n uint64
+	if len(s) >= 8 {
+		n = binary.BigEndian.Uint64(s)
+		if n&0x8080808080808080 == 0 {
+			return n // ASCII is in order as it is
+		}
+		n = 0
+	}
 	for i := range 8 {
 		n <<= 8
 		if i < len(s) {
