@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -414,4 +415,27 @@ func TestWrap_faults(t *testing.T) {
 // waiters counts the callers of a request, as the database has them.
 func (f *fixture) waiters(id string) int {
 	return countWaiters(f.t, filepath.Join(f.dir, databaseFile), id)
+}
+
+// Within five seconds of the gateway's kill nothing of the server is left, not even a grandchild that ignores everything.
+func TestWrap_noOrphans(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("descendants are followed on Linux alone")
+	}
+	f := setup(t, "hold: 100ms")
+	server, file := f.fake(t, "orphan")
+	c := f.connect(server...)
+	b, err := os.ReadFile(file + ".pid")
+	must(t, err)
+	proc := filepath.Join("/proc", string(b))
+	if !exists(proc) {
+		t.Fatal("the grandchild does not run")
+	}
+	must(t, c.cmd.Process.Kill())
+	began := time.Now()
+	f.await("end of the grandchild", func() (string, bool) { return "", !exists(proc) })
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
 }
