@@ -194,6 +194,11 @@ func testCounter(t *testing.T, b Backend) {
 func testBatch(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
+	expired := map[int]*Case{}
+	for i := range 64 {
+		expired[i] = Approved(t, fmt.Sprint("expired", i), clock.Now())
+	}
+	clock.Move(5 * time.Minute)
 	used := Approved(t, "used", clock.Now())
 	_, err := (&Ledger{Store: s, Case: used}).Claim(t.Context(), "run-used")
 	must(t, err)
@@ -206,13 +211,13 @@ func testBatch(t *testing.T, b Backend) {
 				if _, err := (&Ledger{Store: s, Case: used}).Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeAlreadyUsed) {
 					t.Error(err)
 				}
-			case 1:
-				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "c", Limit: 0}}
-				if _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, gateway.ErrBudget) {
+			case 1: // it fails after it has counted: that must not stay
+				l := &Ledger{Store: s, Case: expired[i], Spending: gateway.Spending{Counter: "d", Limit: 32}}
+				if _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeApprovalExpired) {
 					t.Error(err)
 				}
 			default:
-				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "d", Limit: 100}}
+				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "d", Limit: 32}}
 				claim, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i))
 				if err != nil {
 					t.Error(err)
