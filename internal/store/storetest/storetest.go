@@ -83,6 +83,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"Sweep", testSweep},
 		{"Sweep_dead", testSweepDead},
 		{"Requests", testRequests},
+		{"Model", testModel},
 		{"Servers", testServers},
 		{"Sessions", testSessions},
 		{"Version", testVersion},
