@@ -88,7 +88,7 @@ func TestPrivateKey_isNotPrinted(t *testing.T) {
 	var out bytes.Buffer
 	for verb := rune(' '); verb < 0x7f; verb++ {
 		for _, flags := range []string{"", "+", "#", "-", " ", "0", "12.3"} {
-			for _, v := range []any{k, *k} { //nolint:govet // a copy is the point
+			for _, v := range []any{k, *k} {
 				got := fmt.Sprintf("%"+flags+string(verb), v)
 				out.WriteString(got + "\n")
 				if verb >= 'a' && verb <= 'z' && verb != 'p' && !strings.Contains(flags, "12") && verb != 'w' && !strings.Contains(got, "redacted") {
@@ -104,7 +104,7 @@ func TestPrivateKey_isNotPrinted(t *testing.T) {
 		Any    any
 		Many   []*counterfoil.PrivateKey
 	}
-	h := holder{"h", k, *k, k, []*counterfoil.PrivateKey{k}} //nolint:govet // a copy is the point
+	h := holder{"h", k, *k, k, []*counterfoil.PrivateKey{k}}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
 		fmt.Fprintf(&out, verb, h)
 	}
