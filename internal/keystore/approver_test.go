@@ -86,25 +86,51 @@ func find(r *counterfoil.KeyRing, id counterfoil.KeyID) *counterfoil.PublicKey {
 
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	dir := state(t)
-	k, other := open(t, dir), open(t, dir)
-	var ids []counterfoil.KeyID
-	for i := range 3 {
-		if err := k.EnrolCheaply([]byte(pass), owner, i > 0); err != nil {
-			t.Fatal(err)
-		}
-		s, err := k.Unlock([]byte(pass))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, s.Public().ID)
-	}
-	for name, ring := range rings(t, dir, other) {
-		for i, id := range ids {
-			key := find(ring, id)
-			if key == nil || key.NotAfter.IsZero() != (i == 2) {
-				t.Errorf("%s: key %d: %+v", name, i, key)
+	for name, pause := range map[string]time.Duration{"later": time.Hour, "in the same instant": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, now := state(t), start
+			o := options()
+			o.Now = func() time.Time { return now }
+			k, err := keystore.Open(dir, o)
+			if err != nil {
+				t.Fatal(err)
 			}
+			other := open(t, dir)
+			var ids []counterfoil.KeyID
+			for i := range 3 {
+				if err := k.EnrolCheaply([]byte(pass), owner, i > 0); err != nil {
+					t.Fatal(err)
+				}
+				s, err := k.Unlock([]byte(pass))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, s.Public().ID)
+				now = now.Add(pause)
+			}
+			for name, ring := range rings(t, dir, other) {
+				checkRetired(t, name, ring, ids, pause)
+			}
+		})
+	}
+}
+
+// checkRetired checks that each key but the last ends when the next begins.
+func checkRetired(t *testing.T, name string, ring *counterfoil.KeyRing, ids []counterfoil.KeyID, pause time.Duration) {
+	t.Helper()
+	for i, id := range ids {
+		key := find(ring, id)
+		if key == nil {
+			t.Errorf("%s: key %d is gone", name, i)
+			continue
+		}
+		var end time.Time
+		if i < len(ids)-1 {
+			end = key.NotBefore.Add(max(pause, time.Millisecond)) // a key lives for a moment at least
+		}
+		if !key.NotAfter.Equal(end) {
+			t.Errorf("%s: key %d ends at %v, not at %v", name, i, key.NotAfter, end)
 		}
 	}
 }
