@@ -34,6 +34,8 @@ const everything = "*"
 var imports = map[string][]string{
 	".":                        {},
 	"counterfoiltest":          {"."},
+	"mcpexec":                  {"."},
+	"redact":                   {"."},
 	"scan":                     {},
 	"internal/reach":           {"."},
 	"internal/governance":      {".", "internal/reach"},
