@@ -82,7 +82,7 @@ type canonicalizer struct {
 
 // A member is one member of an open object.
 type member struct {
-	order    uint64 // its name's first bytes as orderOf gives them
+	order    uint64 // what orderOf says of its name, or of what comes after a prefix that all names of the object share
 	name     span   // in names
 	from, to int32  // in the output: the name, the colon and the value
 }
@@ -221,6 +221,7 @@ func (c *canonicalizer) object(out []byte, i, depth int) ([]byte, int, *Error) {
 func (c *canonicalizer) name(out []byte, i int) ([]byte, int) {
 	from, at := len(c.names), len(out)
 	end := skipString(c.in, i)
+	c.names, c.members = room(c.names, end-i), room(c.members, 1)
 	if raw := c.in[i:end]; isPlain(raw) {
 		c.names = append(c.names, raw[1:len(raw)-1]...)
 		out = append(out, raw...)
@@ -234,10 +235,21 @@ func (c *canonicalizer) name(out []byte, i int) ([]byte, int) {
 	return append(out, ':'), skipSpace(c.in, skipSpace(c.in, end)+1)
 }
 
+// room makes room for n more. It doubles where append would grow by a quarter: an object may have a million members.
+func room[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	return slices.Grow(s, max(n, len(s)))
+}
+
 // sort puts the members of the object that is being written, from out[start] on, into canonical order.
 func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
+	if len(ms) > 64 {
+		c.reorder(ms)
+	}
 	slices.SortFunc(ms, c.compare)
-	c.scratch = c.scratch[:0]
+	c.scratch = slices.Grow(c.scratch[:0], len(out)-start)
 	for k, m := range ms {
 		if k > 0 {
 			if c.compare(ms[k-1], m) == 0 {
@@ -249,6 +261,17 @@ func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
 	}
 	copy(out[start:], c.scratch)
 	return nil
+}
+
+// reorder gives members the order of what comes after the prefix that their names share: hostile names are alike for long.
+func (c *canonicalizer) reorder(ms []member) {
+	shared := c.nameOf(ms[0])
+	for _, m := range ms {
+		shared = shared[:commonPrefix(shared, c.nameOf(m))]
+	}
+	for k := range ms {
+		ms[k].order = orderOf(c.nameOf(ms[k])[len(shared):])
+	}
 }
 
 func (c *canonicalizer) nameOf(m member) []byte { return c.names[m.name.from:m.name.to] }

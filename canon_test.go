@@ -2,6 +2,7 @@ package counterfoil_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -323,5 +324,48 @@ func TestParseArguments_ownsItsMemory(t *testing.T) {
 	got[0] = 'x'
 	if string(a.Canonical()) != `{"a":"text","b":[1,2,3]}` {
 		t.Errorf("got %s", a.Canonical())
+	}
+}
+
+// Objects of many members are sorted by other means than those of few; the order is the same.
+func TestCanonicalize_manyMembers(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]func(i int) string{
+		"mixed":           func(i int) string { return fmt.Sprintf("%08x", uint32(i)*2654435761) },
+		"alike":           func(i int) string { return fmt.Sprintf("%s%d", strings.Repeat("a", 20), 997*i%1000) },
+		"one a prefix":    func(i int) string { return strings.Repeat("a", 997*i%1000) },
+		"beyond ASCII":    func(i int) string { return "é😀" + string(rune(0xFF00-i)) + string(rune(0x1F300+i)) },
+		"surrogates":      func(i int) string { return string(rune([]int{0xE000, 0x1F600, 0xD000, 0x41}[i%4] + i)) },
+		"within one rune": func(i int) string { return string(rune(0x1F300 + 997*i%1000)) },
+		"escapes":         func(i int) string { return fmt.Sprintf("\n\"\\%c%d", rune(i%32), 997*i%1000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := doc{}
+			var in strings.Builder
+			in.WriteByte('{')
+			for i := range 1000 {
+				d[key(i)] = i
+				if i > 0 {
+					in.WriteByte(',')
+				}
+				quoted, err := json.Marshal(key(i))
+				noError(t, err)
+				fmt.Fprintf(&in, "%s:%d", quoted, i)
+			}
+			got, err := counterfoil.Canonicalize([]byte(in.String() + "}"))
+			noError(t, err)
+			if len(d) != 1000 || string(got) != string(canonical(d)) {
+				t.Errorf("%d members: got %.200s", len(d), got)
+			}
+			in.WriteString(`,"` + strings.ReplaceAll(key(500), `"`, `\"`) + `":0}`)
+			if name == "mixed" {
+				_, err = counterfoil.Canonicalize([]byte(in.String()))
+				wantCode(t, err, counterfoil.CodeInvalidInput)
+				if !strings.Contains(err.Error(), "twice") {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }

@@ -139,12 +139,22 @@ func unitOrder(c byte) byte {
 
 // compareUTF16 orders two UTF-8 texts by their UTF-16 code units, as RFC 8785 section 3.2.3 asks.
 func compareUTF16[S ~[]byte | ~string](a, b S) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return int(unitOrder(a[i])) - int(unitOrder(b[i]))
-		}
+	i := commonPrefix(a, b)
+	if i == len(a) || i == len(b) {
+		return len(a) - len(b)
 	}
-	return len(a) - len(b)
+	return int(unitOrder(a[i])) - int(unitOrder(b[i]))
+}
+
+func commonPrefix[S ~[]byte | ~string](a, b S) int {
+	i, n := 0, min(len(a), len(b))
+	for i+8 <= n && string(a[i:i+8]) == string(b[i:i+8]) {
+		i += 8
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
 // orderOf returns a text's first eight bytes as a number, so that most comparisons of compareUTF16 cost one.
@@ -198,13 +208,14 @@ func (rule numberRule) append(dst, raw []byte) ([]byte, *Error) {
 	return dst, nil
 }
 
-// isSmallInteger reports whether a JSON number is an integer of at most 15 digits: its own canonical form.
+// isSmallInteger reports whether a JSON number is an integer of at most 2^53: its own canonical form.
 func isSmallInteger(raw []byte) bool {
 	digits := raw
 	if raw[0] == '-' {
 		digits = raw[1:]
 	}
-	if len(digits) > 15 || digits[0] == '0' && len(raw) > 1 {
+	const most = "9007199254740992"
+	if len(digits) > len(most) || len(digits) == len(most) && string(digits) > most || digits[0] == '0' && len(raw) > 1 {
 		return false
 	}
 	for _, c := range digits {
