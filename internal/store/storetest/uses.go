@@ -212,7 +212,7 @@ func testBatch(t *testing.T, b Backend) {
 					t.Error(err)
 				}
 			case 1: // it fails after it has counted: that must not stay
-				l := &Ledger{Store: s, Case: expired[i], Spending: gateway.Spending{Counter: "d", Limit: 32}}
+				l := &Ledger{Store: s, Case: expired[i], Spending: gateway.Spending{Counter: "d", Limit: 64}}
 				if _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeApprovalExpired) {
 					t.Error(err)
 				}
