@@ -25,7 +25,7 @@ func sdkServer() *mcp.Server {
 				return nil, nil, err
 			}
 		}
-		if _, err := r.Session.ListRoots(ctx, nil); err == nil {
+		if _, err := r.Session.ListRoots(ctx, nil); err == nil { //nolint:staticcheck // deprecated, and not to be let through
 			return nil, nil, errors.New("the folders of the client can be seen")
 		}
 		answer, ok := r.Params.InputResponses["who"].(*mcp.ElicitResult)
@@ -77,7 +77,7 @@ func talk(t *testing.T, version string) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
 		},
 	})
-	client.AddRoots(&mcp.Root{URI: "file:///secret"})
+	client.AddRoots(&mcp.Root{URI: "file:///secret"}) //nolint:staticcheck // deprecated, and not to be let through
 	session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: toClient, Writer: fromClient}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
