@@ -240,7 +240,7 @@ func hostile(n int) map[string][]byte {
 			b.WriteString(f(i))
 			b.WriteString(":0,")
 		}
-		b.WriteString(`"":0}`)
+		b.WriteString(`"~":0}`)
 		return []byte(b.String())
 	}
 	mixed := func(i int) uint32 { return uint32(i) * 2654435761 }
@@ -268,6 +268,7 @@ func hostile(n int) map[string][]byte {
 		"members backwards":     members(func(i int) string { return fmt.Sprintf(`"%08d"`, 99_999_999-i) }),
 		"members alike":         members(func(i int) string { return fmt.Sprintf(`"%s%08x"`, strings.Repeat("a", 50), mixed(i)) }),
 		"members with escapes":  members(func(i int) string { return fmt.Sprintf(`"\u0061\n%08x"`, mixed(i)) }),
+		"escapes in order":      members(func(i int) string { return fmt.Sprintf(`"\n%08d"`, i) }),
 		"members beyond ASCII":  members(func(i int) string { return fmt.Sprintf(`"é😀%08x"`, mixed(i)) }),
 		"objects out of order":  repeat("[", layers+",", "0]"),
 		"objects of few":        repeat("[", `{"b":0,"a":0},`, "0]"),
