@@ -1,0 +1,128 @@
+package counterfoil_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/counterfoil/counterfoil"
+)
+
+// vector is one file of testdata/vectors: what is expected of a text, and the text.
+func vector(t *testing.T, name, expect string, content []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "vectors", name)
+	want := []byte("expect: " + expect + "\n" + string(content) + "\n")
+	if *update {
+		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		noError(t, os.WriteFile(path, want, 0o644))
+		return
+	}
+	got, err := os.ReadFile(path)
+	noError(t, err)
+	if d := cmp.Diff(string(got), string(want)); d != "" {
+		t.Errorf("%s is another (-file +now): %s", name, d)
+	}
+}
+
+// The documents of one execution with their digests: what a second implementation must reproduce. Keys are those of
+// counterfoiltest, so the signatures are always the same. To rewrite them: go test -run TestVectors . -update
+func TestVectors(t *testing.T) {
+	l := newLab(t)
+	req := request()
+	req.Reason = "looks right"
+	l.x.Approval = mustApprove(t, l.x.DryRun, req, approverKey(t))
+	b := l.bundle()
+	op, err := counterfoil.ParseArguments(b.Operation.Parameters())
+	noError(t, err)
+	vector(t, "parameters.txt", op.Digest().String(), op.Canonical())
+	vector(t, "operation.txt", b.Operation.InputDigest().String(), b.Operation.Canonical())
+	vector(t, "plan.txt", b.DryRun.Plan().Digest().String(), b.DryRun.Plan().Canonical())
+	vector(t, "policy.txt", b.DryRun.Policy().Digest().String(), b.DryRun.Policy().Canonical())
+	vector(t, "dry-run.txt", b.DryRun.Digest().String(), b.DryRun.Canonical())
+	vector(t, "approval.txt", b.Approval.Digest().String(), b.Approval.Envelope())
+	vector(t, "consumption.txt", b.Consumption.Digest().String(), b.Consumption.Envelope())
+	vector(t, "receipt.txt", b.Receipt.Digest().String(), b.Receipt.Envelope())
+	vector(t, "result.txt", counterfoil.ResultDigest([]byte(rawResult)).String(), []byte(rawResult))
+	vector(t, "keys.txt", "3 keys", mustRing(t, approverKey(t), ledgerKey(t), receiptKey(t)).JSON())
+	vector(t, "bundle.txt", "verified", b.Encode())
+	for i, e := range l.ledger.Events() {
+		vector(t, fmt.Sprintf("event-%d.txt", i+1), counterfoil.EventDigest(e).String(), e)
+	}
+}
+
+// The committed bundle verifies with the committed keys, and every digest is what another implementation of the
+// specification computes (fixture_test.go).
+func TestVectors_stand(t *testing.T) {
+	t.Parallel()
+	read := func(name string) (expect string, content []byte) {
+		b, err := os.ReadFile(filepath.Join("testdata", "vectors", name))
+		noError(t, err)
+		head, body, _ := strings.Cut(string(b), "\n")
+		return strings.TrimPrefix(head, "expect: "), []byte(strings.TrimSuffix(body, "\n"))
+	}
+	_, bundle := read("bundle.txt")
+	_, keys := read("keys.txt")
+	ring, err := counterfoil.ParseKeyRing(keys)
+	noError(t, err)
+	rep, err := counterfoil.VerifyBundle(bundle, ring, tomorrow())
+	noError(t, err)
+	if rep.Reason != "looks right" || rep.Outcome != counterfoil.OutcomeSucceeded {
+		t.Errorf("got %+v", rep)
+	}
+	for name, domain := range map[string]string{
+		"parameters.txt": "parameters", "plan.txt": "plan", "policy.txt": "policy", "dry-run.txt": "dry-run", "result.txt": "result",
+		"event-1.txt": "event", "event-2.txt": "event",
+	} {
+		if want, content := read(name); digestOfBytes(domain, content) != want {
+			t.Errorf("%s: %s", name, digestOfBytes(domain, content))
+		}
+	}
+	for name, domain := range map[string]string{"approval.txt": "approval", "consumption.txt": "use", "receipt.txt": "receipt"} {
+		if want, content := read(name); digestOf(domain, payloadOf(content)) != want {
+			t.Errorf("%s: %s", name, digestOf(domain, payloadOf(content)))
+		}
+	}
+	if want, content := read("operation.txt"); inputDigestOf(decode(content).(doc)) != want {
+		t.Errorf("operation.txt: %s", inputDigestOf(decode(content).(doc)))
+	}
+}
+
+// inputDigestOf is an operation's input digest, without any code of ours.
+func inputDigestOf(op doc) string {
+	return digestOf("input", doc{
+		"tool": op["tool"], "effect": op["effect"], "sourceId": op["sourceId"], "queryPlan": op["queryPlan"], "fields": op["fields"],
+		"parametersDigest": digestOf("parameters", op["parameters"]),
+	})
+}
+
+// Texts and their canonical forms, one pair a file: "expect:" is followed by the canonical form or by "refused".
+func TestVectors_canonical(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("testdata", "vectors", "canonical", "*.txt"))
+	noError(t, err)
+	if len(files) < 15 {
+		t.Fatalf("%d files", len(files))
+	}
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		noError(t, err)
+		head, in, _ := bytes.Cut(b, []byte("\n"))
+		want := string(bytes.TrimPrefix(head, []byte("expect: ")))
+		got, err := counterfoil.Canonicalize(in)
+		if want == "refused" {
+			if err == nil {
+				t.Errorf("%s: got %s", path, got)
+			}
+			continue
+		}
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
+		}
+	}
+}
