@@ -10,3 +10,18 @@ func IsCanonical(b []byte) bool { return isCanonical(b, argumentLimits()) }
 
 // Rewrite goes the long way to the canonical form, whether or not there is a short cut.
 func Rewrite(b []byte) ([]byte, error) { return rewrite(b, argumentLimits(), numbersRounded) }
+
+// Phases returns the phases of events.
+func Phases() []Phase { return phases() }
+
+// Domains returns the domains of digests.
+func Domains() []string {
+	var out []string
+	for _, d := range []domain{
+		domainPlan, domainPolicy, domainBindings, domainParameters, domainInput, domainDryRun, domainApproval, domainUse, domainResult,
+		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream,
+	} {
+		out = append(out, string(d))
+	}
+	return out
+}

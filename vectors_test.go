@@ -2,6 +2,8 @@ package counterfoil_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,6 +90,25 @@ func TestVectors_stand(t *testing.T) {
 			t.Errorf("%s: %s", name, digestOf(domain, payloadOf(content)))
 		}
 	}
+	public := map[string]ed25519.PublicKey{}
+	for _, k := range decode(keys).(doc)["keys"].(list) {
+		x, err := base64.RawURLEncoding.DecodeString(k.(doc)["x"].(string))
+		noError(t, err)
+		public[k.(doc)["kid"].(string)] = x
+	}
+	for _, name := range []string{"approval.txt", "consumption.txt", "receipt.txt"} {
+		_, content := read(name)
+		env := decode(content).(doc)
+		payload, err := base64.StdEncoding.DecodeString(env["payload"].(string))
+		noError(t, err)
+		sig, err := base64.StdEncoding.DecodeString(inside(env, "signatures", 0, "sig").(string))
+		noError(t, err)
+		typ := env["payloadType"].(string)
+		signed := fmt.Sprintf("DSSEv1 %d %s %d %s", len(typ), typ, len(payload), payload)
+		if !ed25519.Verify(public[inside(env, "signatures", 0, "keyid").(string)], []byte(signed), sig) {
+			t.Errorf("%s: the signature is not one of the specification", name)
+		}
+	}
 	if want, content := read("operation.txt"); inputDigestOf(decode(content).(doc)) != want {
 		t.Errorf("operation.txt: %s", inputDigestOf(decode(content).(doc)))
 	}
@@ -123,6 +144,56 @@ func TestVectors_canonical(t *testing.T) {
 		}
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
+		}
+	}
+}
+
+// The specification names every word that a document can hold.
+func TestSpec_namesEveryWord(t *testing.T) {
+	t.Parallel()
+	spec, err := os.ReadFile(filepath.Join("docs", "spec.md"))
+	noError(t, err)
+	words := []string{
+		string(counterfoil.RoleApprover), string(counterfoil.RolePolicy), string(counterfoil.RoleLedger), string(counterfoil.RoleReceipt),
+		string(counterfoil.CustodyHolder), string(counterfoil.CustodyGateway), string(counterfoil.VerbDeny), string(counterfoil.VerbClassify),
+		string(counterfoil.DataCached), string(counterfoil.DataOffline), string(counterfoil.DataReplayed), string(counterfoil.DataLive),
+		string(counterfoil.OutcomeSucceeded), string(counterfoil.OutcomeFailed), string(counterfoil.OutcomeCancelled),
+		string(counterfoil.OutcomeIndeterminate), string(counterfoil.PhaseLate), counterfoil.BundleMediaType,
+	}
+	for _, e := range counterfoil.Effects() {
+		words = append(words, string(e))
+	}
+	for _, p := range counterfoil.Phases() {
+		words = append(words, string(p))
+	}
+	words = append(words, counterfoil.Domains()...)
+	for _, f := range forms(t) {
+		collectNames(f.example, func(name string) {
+			if name != "incidents" && name != "where" {
+				words = append(words, name)
+			}
+		})
+	}
+	for _, w := range words {
+		// Members that differ in their ends alone are written together, with an ellipsis.
+		if short := "…" + strings.TrimPrefix(w, "maxOperationParameter"); !bytes.Contains(spec, []byte("`"+w+"`")) &&
+			!bytes.Contains(spec, []byte("`"+w+"?`")) && !bytes.Contains(spec, []byte(`"`+w+`"`)) && !bytes.Contains(spec, []byte("`"+short+"`")) &&
+			!bytes.Contains(spec, []byte("."+w+"`")) {
+			t.Errorf("docs/spec.md does not name %q", w)
+		}
+	}
+}
+
+func collectNames(v any, f func(string)) {
+	switch v := v.(type) {
+	case doc:
+		for k, e := range v {
+			f(k)
+			collectNames(e, f)
+		}
+	case list:
+		for _, e := range v {
+			collectNames(e, f)
 		}
 	}
 }
