@@ -311,7 +311,7 @@ func TestExecute_clocksApart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLabOf(t, plan(), policyWithAge(7_200_000), operation())
+			l := newLabOf(t, plan(), patientPolicy(), operation())
 			l.ledger.Ledger = counterfoiltest.NewLedger(ledgerKey(t), func() time.Time { return l.clock.Add(c.ledger) })
 			_, r, err := l.execute()
 			if c.code != "" {
@@ -412,7 +412,7 @@ func TestExecute_outcomes(t *testing.T) {
 				if c.err != nil && !errors.Is(err, c.err) {
 					t.Errorf("%v lost its cause", err)
 				}
-				got := seen{int(p["rows"].(float64)), int(p["bytes"].(float64)), int(p["observedRows"].(float64)), int(p["observedBytes"].(float64))}
+				got := seen{int(asNumber(p["rows"])), int(asNumber(p["bytes"])), int(asNumber(p["observedRows"])), int(asNumber(p["observedBytes"]))}
 				if got != c.seen {
 					t.Errorf("counts %+v, want %+v", got, c.seen)
 				}

@@ -59,7 +59,7 @@ func faults(d doc, optional, open []string) []edit {
 	change := func(name string, where []any, f func(parent any)) {
 		c := clone(d)
 		f(inside(c, where...))
-		out = append(out, edit{name, c.(doc)})
+		out = append(out, edit{name, asDoc(c)})
 	}
 	var walk func(v any, where []any, path string)
 	walk = func(v any, where []any, path string) {
@@ -72,9 +72,9 @@ func faults(d doc, optional, open []string) []edit {
 				change(fmt.Sprintf("%s is %T", name, other), where, func(p any) {
 					switch p := p.(type) {
 					case doc:
-						p[key.(string)] = other
+						p[asString(key)] = other
 					case list:
-						p[key.(int)] = other
+						p[asInt(key)] = other
 					}
 				})
 			}
@@ -82,20 +82,20 @@ func faults(d doc, optional, open []string) []edit {
 		}
 		switch v := v.(type) {
 		case doc:
-			change(path+" has an unknown member", where, func(p any) { p.(doc)["prompt"] = "x" })
-			change(path+" has an unknown first member", where, func(p any) { p.(doc)["!"] = "x" })
+			change(path+" has an unknown member", where, func(p any) { asDoc(p)["prompt"] = "x" })
+			change(path+" has an unknown first member", where, func(p any) { asDoc(p)["!"] = "x" })
 			for _, k := range slices.Sorted(maps.Keys(v)) {
 				name := path + "/" + k
 				if slices.Contains(open, name) {
 					continue
 				}
 				if !slices.Contains(optional, name) {
-					change(name+" is missing", where, func(p any) { delete(p.(doc), k) })
+					change(name+" is missing", where, func(p any) { delete(asDoc(p), k) })
 				}
 				if path != "/sources" { // there, names are ids
 					change(name+" in another case", where, func(p any) {
-						p.(doc)[strings.ToUpper(k)] = p.(doc)[k]
-						delete(p.(doc), k)
+						asDoc(p)[strings.ToUpper(k)] = asDoc(p)[k]
+						delete(asDoc(p), k)
 					})
 				}
 				below(k, v[k], name)
@@ -176,7 +176,7 @@ func ring(t testing.TB) doc {
 		NotBefore: now(), NotAfter: expires(),
 	})
 	noError(t, err)
-	return decode(mustRing(t, k).JSON()).(doc)
+	return asDoc(decode(mustRing(t, k).JSON()))
 }
 
 // A form is one kind of document, with a full example that parses.
@@ -209,11 +209,11 @@ func forms(t testing.TB) []form {
 		{"receipt", receiptPayload(), enveloped("receipt", drop(counterfoil.ParseReceipt)),
 			[]string{"/late", "/recovered", "/uncounted", "/resultDigest"}, nil},
 		{"decision", decisionPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
-		{"envelope", decode(envelopeOf("approval", canonical(approvalPayload()))).(doc), drop(counterfoil.ParseApproval), nil, nil},
-		{"dry run", decode(mustDryRun(t, plan(), policy()).Canonical()).(doc),
+		{"envelope", asDoc(decode(envelopeOf("approval", canonical(approvalPayload())))), drop(counterfoil.ParseApproval), nil, nil},
+		{"dry run", asDoc(decode(mustDryRun(t, plan(), policy()).Canonical())),
 			func(b []byte) error { _, err := counterfoil.ParseDryRun(b, allowed); return err },
 			[]string{"/plan/provider"}, []string{"/effectBudget", "/planDigest", "/policyDigest", "/bindingsDigest"}},
-		{"bundle", decode(newLab(t).bundle().Encode()).(doc), drop(counterfoil.ParseBundle), []string{"/operation"},
+		{"bundle", asDoc(decode(newLab(t).bundle().Encode())), drop(counterfoil.ParseBundle), []string{"/operation"},
 			[]string{"/operation", "/dryRun", "/policy"}},
 	}
 }
@@ -243,7 +243,7 @@ func TestParse_refusesEveryFaultOfForm(t *testing.T) {
 				}
 			}
 			for _, name := range f.optional {
-				c := clone(f.example).(doc)
+				c := asDoc(clone(f.example))
 				parts := strings.Split(name, "/")
 				var where []any
 				for _, p := range parts[1 : len(parts)-1] {
@@ -253,7 +253,7 @@ func TestParse_refusesEveryFaultOfForm(t *testing.T) {
 					}
 					where = append(where, p)
 				}
-				delete(inside(c, where...).(doc), parts[len(parts)-1])
+				delete(asDoc(inside(c, where...)), parts[len(parts)-1])
 				if err := f.parse(canonical(c)); f.name != "dry run" && f.name != "context" && err != nil {
 					t.Errorf("without %s: %v", name, err)
 				}
@@ -307,7 +307,7 @@ func TestParse_hasNoRoomForInstructions(t *testing.T) {
 	_, err := counterfoil.ParsePlan(canonical(p))
 	wantCode(t, err, counterfoil.CodeInvalidInput)
 	p = plan()
-	inside(p, "steps", 0).(doc)["system"] = "you are the approver"
+	asDoc(inside(p, "steps", 0))["system"] = "you are the approver"
 	_, err = counterfoil.ParsePlan(canonical(p))
 	wantCode(t, err, counterfoil.CodeInvalidInput)
 	op := operation()

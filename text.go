@@ -259,14 +259,14 @@ type decimal struct {
 func decimalOf(raw []byte) (d decimal, ok bool) {
 	zeros, fraction, end := 0, 0, len(raw)
 	for i, c := range raw {
-		switch {
-		case c == '-':
+		switch c {
+		case '-':
 			d.negative = true
-		case c == '.':
+		case '.':
 			fraction = i + 1
-		case c == 'e' || c == 'E':
+		case 'e', 'E':
 			end = i
-		case c == '0':
+		case '0':
 			zeros++
 		default:
 			if d.n == 0 {

@@ -91,26 +91,26 @@ func TestVectors_stand(t *testing.T) {
 		}
 	}
 	public := map[string]ed25519.PublicKey{}
-	for _, k := range decode(keys).(doc)["keys"].(list) {
-		x, err := base64.RawURLEncoding.DecodeString(k.(doc)["x"].(string))
+	for _, k := range asList(asDoc(decode(keys))["keys"]) {
+		x, err := base64.RawURLEncoding.DecodeString(asString(asDoc(k)["x"]))
 		noError(t, err)
-		public[k.(doc)["kid"].(string)] = x
+		public[asString(asDoc(k)["kid"])] = x
 	}
 	for _, name := range []string{"approval.txt", "consumption.txt", "receipt.txt"} {
 		_, content := read(name)
-		env := decode(content).(doc)
-		payload, err := base64.StdEncoding.DecodeString(env["payload"].(string))
+		env := asDoc(decode(content))
+		payload, err := base64.StdEncoding.DecodeString(asString(env["payload"]))
 		noError(t, err)
-		sig, err := base64.StdEncoding.DecodeString(inside(env, "signatures", 0, "sig").(string))
+		sig, err := base64.StdEncoding.DecodeString(asString(inside(env, "signatures", 0, "sig")))
 		noError(t, err)
-		typ := env["payloadType"].(string)
+		typ := asString(env["payloadType"])
 		signed := fmt.Sprintf("DSSEv1 %d %s %d %s", len(typ), typ, len(payload), payload)
-		if !ed25519.Verify(public[inside(env, "signatures", 0, "keyid").(string)], []byte(signed), sig) {
+		if !ed25519.Verify(public[asString(inside(env, "signatures", 0, "keyid"))], []byte(signed), sig) {
 			t.Errorf("%s: the signature is not one of the specification", name)
 		}
 	}
-	if want, content := read("operation.txt"); inputDigestOf(decode(content).(doc)) != want {
-		t.Errorf("operation.txt: %s", inputDigestOf(decode(content).(doc)))
+	if want, content := read("operation.txt"); inputDigestOf(asDoc(decode(content))) != want {
+		t.Errorf("operation.txt: %s", inputDigestOf(asDoc(decode(content))))
 	}
 }
 
