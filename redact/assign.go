@@ -17,6 +17,7 @@ type binding struct {
 	tight  bool // there is no blank around the delimiter
 	loud   bool // the name is in capitals, as in an environment
 	inCall bool // the name follows a parenthesis or a comma
+	before byte // what stands before the name
 	value  int  // where the value begins
 }
 
@@ -66,7 +67,7 @@ func (c *scanner) name(i int) (binding, bool) {
 		end--
 	}
 	b.tight = end == i
-	if end > 0 && strings.IndexByte("?!]", s[end-1]) >= 0 { // name?: string, form[name]=
+	if end > 0 && s[end-1] == ']' { // form[name]=
 		end--
 	}
 	if end > 0 && strings.IndexByte("\"'`", s[end-1]) >= 0 {
@@ -91,9 +92,28 @@ func (c *scanner) name(i int) (binding, bool) {
 		b.query = strings.IndexByte("?&#;", s[from-1]) >= 0 || s[from-1] == '[' && s[i-1] == ']'
 		b.inCall = s[from-1] == '(' || s[from-1] == ',' || from > 1 && s[from-1] == ' ' && s[from-2] == ','
 	}
-	b.class = classify(name)
-	b.loud = strings.ToUpper(name) == name
+	if from > 0 {
+		b.before = s[from-1]
+	}
+	if name == "PWD" && b.before != ';' {
+		return b, false // the working directory
+	}
+	if s[i] == ':' && !b.quoted && strings.EqualFold(name, "pass") {
+		return b, false // the outcome of a test
+	}
+	b.class = classify(noun(name))
+	b.loud = b.class != classNone && strings.ToUpper(name) == name
 	return b, b.class != classNone && (b.query || b.class != classSigned && b.class != classShort)
+}
+
+// noun returns the last part of a name with dots, unless that says nothing alone.
+func noun(name string) string {
+	switch k := strings.LastIndexByte(name, '.'); name[k+1:] {
+	case "value", "data", "text", "key", "string", "":
+		return name
+	default:
+		return name[k+1:]
+	}
 }
 
 // bound masks the value of a binding, and returns where to go on; 0 when nothing is to be masked.
@@ -102,7 +122,13 @@ func (c *scanner) bound(b binding) int {
 	if !b.query && !b.quoted && strings.IndexByte("fbruFBRU@", s[v]) >= 0 && quote(s, v+1) != "" {
 		v++ // f"…"
 	}
+	if b.colon && s[v] == '[' && b.tight && v+1 < len(s) {
+		v++ // a header as Go prints it: map[Authorization:[…]]
+	}
 	q := quote(s, v)
+	if q != "" && b.tight && !b.quoted && q == string(b.before) {
+		return 0 // "password=": the mark ends a text that began before the name
+	}
 	from, end := v+len(q), 0
 	switch b.class {
 	case classAuth, classCookie:
@@ -149,6 +175,9 @@ func (b *binding) inQuotes(v string) bool {
 	case classSecret, classSecrets, classSigned:
 		return true
 	case classToken:
+		if isAddress(v) {
+			return false
+		}
 		return b.quoted || b.loud || looks(v) || len(v) >= 12 && !strings.Contains(v, " ")
 	case classTokens, classShort:
 		return looks(v) && len(v) >= 16
@@ -159,7 +188,7 @@ func (b *binding) inQuotes(v string) bool {
 
 // bare decides on a value without quotes; rest is what follows it.
 func (b *binding) bare(v, rest string) bool {
-	if isHarmless(v) {
+	if isHarmless(v) || !b.query && isAddress(v) {
 		return false
 	}
 	if len(v) > maxHarmless {
@@ -168,7 +197,7 @@ func (b *binding) bare(v, rest string) bool {
 	if b.query {
 		return b.class != classShort && b.class != classTokens || looks(v) && len(v) >= 16
 	}
-	if isCode(v) {
+	if isCode(v) || !b.tight && strings.IndexByte("([{", v[0]) >= 0 {
 		return false
 	}
 	line, _, _ := strings.Cut(rest, "\n")
@@ -196,7 +225,7 @@ func (c *scanner) header(b binding, quoted bool, from, end int) int {
 			to = listEnd(s, blank, quoted)
 		}
 		v := s[blank:to]
-		prose := isLowerWord(v) && to < end && len(strings.TrimSpace(s[to:end])) > 0
+		prose := isLowerWord(v) && to < end && s[to] == ' ' && len(strings.TrimSpace(s[to:end])) > 0
 		if v == "" || prose || isHarmless(v) || isProse(v) && !quoted || strings.HasPrefix(s[blank:end], "$") && isFilled(strings.TrimSpace(s[blank:end])) {
 			return 0
 		}
@@ -209,7 +238,7 @@ func (c *scanner) header(b binding, quoted bool, from, end int) int {
 		end = c.valueEnd(from, b.query)
 	}
 	v := s[from:end]
-	if isHarmless(v) || isScheme(v) || !quoted && isCode(v) || len(v) <= maxHarmless && strings.ContainsAny(v, " {") {
+	if isHarmless(v) || isAddress(v) || isScheme(v) || !quoted && isCode(v) || len(v) <= maxHarmless && strings.ContainsAny(v, " {") {
 		return 0
 	}
 	if b.query || len(v) > maxHarmless || b.quoted && quoted || looks(v) || b.tight && b.loud && !b.colon {
@@ -233,6 +262,11 @@ func (c *scanner) cookie(b binding, from, end int) int {
 		return 0
 	}
 	return c.mask(from, from+len(v), KindCookie)
+}
+
+// isAddress reports whether a value is a URL. What is secret in it is looked for in its parts.
+func isAddress(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
 // isScheme reports whether s is the name of an HTTP authentication scheme.

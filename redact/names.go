@@ -114,6 +114,9 @@ func classify(name string) class {
 	if w.n == 0 || isAbout(w.at(w.n-1)) {
 		return classNone
 	}
+	if w.n > 1 && isQuestion(w.at(0)) {
+		return classNone
+	}
 	found := classNone
 	for i := range w.n {
 		if c := w.class(i); c != classNone && (found == classNone || c < found) {
@@ -128,7 +131,7 @@ func (w *words) class(i int) class {
 	s, before, last := w.at(i), w.at(i-1), i == w.n-1
 	switch s {
 	case "password", "passwd", "pwd", "passphrase", "passcode", "passwort", "secret", "credential", "apikey", "connectionstring",
-		"connectionuri", "connstr", "privkey", "psk":
+		"connectionuri", "connstr", "privkey":
 		return classSecret
 	case "passwords", "secrets", "credentials", "creds", "apikeys", "passphrases":
 		return classSecrets
@@ -187,7 +190,7 @@ func lastWord(s, before string) class {
 		return classAuth
 	case "cookie", "cookies":
 		return classCookie
-	case "dsn", "otp", "totp":
+	case "dsn", "otp", "totp", "psk":
 		return classSecret
 	case "pass":
 		switch before {
@@ -215,7 +218,17 @@ func isAbout(s string) bool {
 		"fingerprint", "mode", "scheme", "consent", "domain", "location", "placeholder", "title", "message", "error", "errors",
 		"header", "headers", "max", "min", "per", "rate", "bytes", "rows", "kind", "source", "class", "flow", "needed", "changed",
 		"reset", "forgot", "failed", "middleware", "callback", "handler", "arn", "owner", "user", "username", "email",
-		"host", "port", "address", "time", "date", "duration", "timeout", "schema", "validator", "pattern", "rule", "rules", "regex":
+		"host", "port", "address", "time", "date", "duration", "timeout", "schema", "validator", "pattern", "options", "params", "config", "configuration", "settings", "response", "request", "result",
+		"generator", "parser", "table", "list", "map", "encoding", "rule", "rules", "regex":
+		return true
+	}
+	return false
+}
+
+// isQuestion reports whether a name that begins so asks something about a secret, or bounds it.
+func isQuestion(s string) bool {
+	switch s {
+	case "is", "has", "needs", "requires", "invalid", "missing", "max", "min", "num", "show", "hide", "allow", "enable", "disable":
 		return true
 	}
 	return false

@@ -62,6 +62,8 @@ func scan(s string) []span {
 			next = c.dataSource(i)
 		case b == '-':
 			next = c.dash(i)
+		case b == '<':
+			next = c.element(i)
 		case b == '%':
 			next = c.percent(i)
 		case b == '\\':
@@ -88,6 +90,10 @@ func (c *scanner) word(i int) int {
 	switch c.s[i] {
 	case 'b', 'B':
 		if end := c.scheme(i); end > i {
+			return end
+		}
+	case 'p':
+		if end := c.netrc(i); end > i {
 			return end
 		}
 	}
@@ -142,10 +148,72 @@ func (c *scanner) dash(i int) int {
 		}
 		return c.mask(i, to, KindPrivateKey)
 	}
-	if strings.HasPrefix(s[i:], "--") && (i == 0 || !isToken(s[i-1])) {
+	if i > 0 && isToken(s[i-1]) {
+		return i
+	}
+	if end := c.curl(i); end > i {
+		return end
+	}
+	if strings.HasPrefix(s[i:], "--") {
 		return c.flag(i + 2)
 	}
 	return i
+}
+
+// curl masks the password in curl -u name:password.
+func (c *scanner) curl(i int) int {
+	s := c.s
+	for _, flag := range [...]string{"-u ", "--user ", "--proxy-user ", "-U "} {
+		if !strings.HasPrefix(s[i:], flag) || !strings.Contains(s[max(0, i-256):i], "curl") {
+			continue
+		}
+		v := i + len(flag)
+		v += len(quote(s, v))
+		end := c.valueEnd(v, false)
+		if user, pass, ok := strings.Cut(s[v:end], ":"); ok && !isFilled(pass) {
+			return c.mask(v+len(user)+1, end, KindUserInfo)
+		}
+	}
+	return i
+}
+
+// netrc masks the password in a line of .netrc: login NAME password SECRET.
+func (c *scanner) netrc(i int) int {
+	const word = "password "
+	s := c.s
+	if !strings.HasPrefix(s[i:], word) || !strings.Contains(s[max(0, i-256):i], "machine ") {
+		return i
+	}
+	if before := strings.Fields(s[max(0, i-256):i]); len(before) < 2 || before[len(before)-2] != "login" {
+		return i
+	}
+	end := c.valueEnd(i+len(word), false)
+	if v := s[i+len(word) : end]; isHarmless(v) || isProse(v) {
+		return i
+	}
+	return c.mask(i+len(word), end, KindNamed)
+}
+
+// element masks the text of an XML element with a secret's name.
+func (c *scanner) element(i int) int {
+	s := c.s
+	to := run(s[:min(len(s), i+maxName)], i+1, func(b byte) bool { return isDotted(b) || b == ':' })
+	if peek(s, to) != '>' || to-i < 4 {
+		return i
+	}
+	switch classify(s[i+1 : to]) {
+	case classSecret, classSecrets, classToken:
+	case classNone, classTokens, classAuth, classCookie, classSigned, classShort:
+		return i
+	}
+	size := strings.IndexByte(s[to:], '<')
+	if size < 0 || !strings.HasPrefix(s[to+size:], "</"+s[i+1:to]) {
+		return i
+	}
+	if v := strings.TrimSpace(s[to+1 : to+size]); isHarmless(v) {
+		return i
+	}
+	return c.mask(to+1, to+size, KindNamed)
 }
 
 // flag looks for the value of --name, after a blank. One after = is an assignment.
@@ -184,8 +252,33 @@ func (c *scanner) percent(i int) int {
 		return i
 	case s[i+1:i+3] == "3D" || s[i+1:i+3] == "3d":
 		return max(c.assign(i, i+3), i+3)
+	case i+9 <= len(s) && strings.EqualFold(s[i:i+9], "%3A%2F%2F"):
+		return c.encodedAuthority(i + 9)
 	}
 	return i + 3 // a new word begins after it
+}
+
+// encodedAuthority masks the password of a URL inside of a URL, whose authority begins at i.
+func (c *scanner) encodedAuthority(i int) int {
+	s := c.s
+	colon, at := -1, -1
+	for k := i; k+2 < len(s) && k-i < 1024 && !isWordEnd(s[k]) && s[k] != '&' && s[k] != '#'; k++ {
+		if s[k] != '%' {
+			continue
+		}
+		switch code := strings.ToUpper(s[k+1 : k+3]); {
+		case code == "2F" || code == "3F" || code == "23":
+			k = len(s)
+		case code == "3A" && colon < 0:
+			colon = k
+		case code == "40":
+			at = k
+		}
+	}
+	if colon < 0 || at < colon || isFilled(s[colon+3:at]) {
+		return i
+	}
+	return c.mask(colon+3, at, KindUserInfo)
 }
 
 // backslash steps over an escape, so that a word begins after \n.

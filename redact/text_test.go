@@ -63,6 +63,8 @@ func TestText(t *testing.T) {
 		{"form", "user[password]=hunter&x=1", "user[password]=***&x=1"},
 		{"arrow", "'password' => 'hunter'", "'password' => '***'"},
 		{"Go", `password := "hunter"`, `password := "***"`},
+		{"ODBC", "UID=sa;PWD=hunter;Server=h", "UID=sa;PWD=***;Server=h"},
+		{"template with a secret", "password=\"${A}hunter2\"", "password=\"***\""},
 		{"npmrc", "//registry.test/:_authToken=abc", "//registry.test/:_authToken=***"},
 		{"in a sentence", "login with password: hunter2 failed", "login with password: *** failed"},
 		{"flags", `x --api-key abc1 --password=hunter --token "X" -v`, `x --api-key *** --password=*** --token "***" -v`},
@@ -79,6 +81,12 @@ func TestText(t *testing.T) {
 		{"basic alone", "got Basic dXNlcjpwYXNz from it", "got Basic *** from it"},
 		{"cookies", "Cookie: sid=abc; x=y\nHost: h", "Cookie: ***\nHost: h"},
 		{"set cookie", "Set-Cookie: sid=abc; Path=/; HttpOnly", "Set-Cookie: ***"},
+
+		{"as Go prints them", "map[Authorization:[Bearer abc] X-Api-Key:[hunter2] Accept:[*/*]]", "map[Authorization:[Bearer ***] X-Api-Key:[***] Accept:[*/*]]"},
+		{"user of curl", "curl -s -u bob:hunter https://h/", "curl -s -u bob:*** https://h/"},
+		{"netrc", "machine h login bob password hunter\nmachine i", "machine h login bob password ***\nmachine i"},
+		{"XML", "<server><username>u</username><password>hunter</password></server>", "<server><username>u</username><password>***</password></server>"},
+		{"user info in a URL in a URL", "https://h/?to=https%3A%2F%2Fbob%3Ahunter%40i%2Fp", "https://h/?to=https%3A%2F%2Fbob%3A***%40i%2Fp"},
 
 		// Blocks
 		{"PEM", "a\n-----BEGIN RSA " + "PRIVATE KEY-----\nMIIB\n-----END RSA " + "PRIVATE KEY-----\nb", "a\n***\nb"},
@@ -185,7 +193,12 @@ func TestText_unchanged(t *testing.T) {
 		"Cookie: a small biscuit", "cookie = parse(x)", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
 		"-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----", "eyJhbGciOiJIUzI1NiJ9", "task-force-q7R2k9Lm4Xz8Tn3vB1cY6wP0",
 		"https://h/?code=US&state=x&key=name&sort_key=a", "user@host: no such file", "a//b//c", "// note: ask bob@corp.test",
-		"AKIAshort", "\xff\xfe password \x00", "===:::===", "a=b", ":", "=", "//", "@tcp(",
+		"c.auth = &oauth.ClientSecret{", "secret: &oauth.Secret{A: 1}", "jwt = new(X)", "credentials?: 'include' | 'omit'", `strings.HasPrefix(e, "TOKEN=") || x`,
+		"PWD=/home/bob", "throw new Error(`invalid token: ${text}`)", "const token = `${header}.${payload}`", "maxPass = 1024", "totp := 0", "p.pass = &p",
+		"secret: !0,", "invalidToken?: CustomResponse;", `grantJWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"`, `token = "https://h.test/oauth/token"`,
+		"--- PASS: TestAddr/ipv4 (0.00s)", "PASS: x1y2z3", "[sponsor-auth0]: https://a0.test/signup", `"NoPSKBinder": "first pass"`, "TokenTypeError.errorCode = 'x1y2z3'",
+		"AKIAshort", "docker run -u node:node x", "<password>", "<password></password>", "<token>${T}</token>", "login with password please",
+		"https://h/?to=https%3A%2F%2Fi%3A80%2Fa%40b", "\xff\xfe password \x00", "===:::===", "a=b", ":", "=", "//", "@tcp(",
 	} {
 		got, rep := redact.Text(in)
 		if diff := cmp.Diff(in, got); diff != "" || !rep.Clean() {

@@ -157,7 +157,7 @@ func (w *walker) walk() error {
 		}
 		w.top().index++
 	}
-	if _, err := w.d.ReadToken(); err == nil || len(bytes.TrimSpace(w.doc[w.d.InputOffset():])) > 0 {
+	if _, err := w.d.ReadToken(); err == nil || len(bytes.Trim(w.doc[w.d.InputOffset():], " \t\r\n")) > 0 {
 		return invalid("something follows the document")
 	}
 	return nil

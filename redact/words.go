@@ -11,16 +11,37 @@ func isHarmless(s string) bool {
 	if isFilled(s) || isPublicID(s) {
 		return true
 	}
+	if strings.Contains(s, "${") && !looks(outside(s)) || strings.HasPrefix(s, "urn:") {
+		return true
+	}
 	if len(s) > 16 {
 		return false
+	}
+	if len(s) < 3 && run(s, 0, func(c byte) bool { return '0' <= c && c <= '9' }) == len(s) {
+		return true // a count
 	}
 	switch strings.ToLower(s) {
 	case "true", "false", "null", "nil", "none", "undefined", "required", "optional", "string", "str", "int", "integer", "number",
 		"float", "boolean", "bool", "any", "object", "bytes", "enabled", "disabled", "yes", "no", "on", "off", "expired", "invalid",
-		"missing", "valid", "unset", "redacted", "masked", "incorrect", "wrong", "secretstr", "n/a":
+		"missing", "valid", "unset", "redacted", "masked", "incorrect", "wrong", "secretstr", "n/a", "!0", "!1":
 		return true
 	}
 	return false
+}
+
+// outside returns what stands outside of the ${…} of a template.
+func outside(s string) string {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		if _, s, ok = strings.Cut(rest, "}"); !ok && !isPlaceholder(rest) {
+			return rest // it isn't closed, and no name
+		}
+	}
 }
 
 // isFilled reports whether s is empty, a mask of somebody's, or a template's place.
@@ -35,8 +56,14 @@ func isFilled(s string) bool {
 		}
 		return strings.CutSuffix(t, end)
 	}
-	for _, p := range [...][2]string{{"${", "}"}, {"{{", "}}"}, {"${{", "}}"}, {"<", ">"}, {"{", "}"}, {"%(", ")s"}, {"[", "]"}, {"%", "%"}, {"$(", ")"}} {
+	for _, p := range [...][2]string{{"${", "}"}, {"{{", "}}"}, {"${{", "}}"}, {"<", ">"}, {"{", "}"}, {"%(", ")s"}, {"%", "%"}, {"$(", ")"}} {
 		if t, ok := inner(p[0], p[1]); ok && isPlaceholder(t) {
+			return true
+		}
+	}
+	if t, ok := inner("[", "]"); ok && len(t) <= 16 {
+		switch strings.ToLower(t) {
+		case "redacted", "filtered", "masked", "hidden", "removed", "secret", "omitted":
 			return true
 		}
 	}
@@ -70,7 +97,7 @@ func isHex(s string) bool {
 // is named like a secret. It holds the place of a secret and is none.
 func isCode(v string) bool {
 	head := strings.TrimLeft(v, "&*!")
-	if isCall(head, 0) {
+	if isCall(v, 0) || head != v && len(head) < 3 {
 		return true
 	}
 	if run(head, 0, func(c byte) bool { return isWord(c) || c == '.' || c == '$' }) < len(head) || letterOf(peek(head, 0)) == digit {
@@ -91,13 +118,17 @@ func isCode(v string) bool {
 	return c != classNone && c != classShort
 }
 
-// isCall reports whether a call or an index of a program begins at i.
+// isCall reports whether a call, an index, a literal or a generic type of a program begins at i.
 func isCall(s string, i int) bool {
+	i = run(s[:min(len(s), i+2)], i, func(c byte) bool { return c == '&' || c == '*' || c == '!' })
 	if i >= len(s) || letterOf(s[i]) == digit {
 		return false
 	}
-	end := run(s, i, func(c byte) bool { return isDotted(c) || c == '$' || c == '>' })
-	return end > i && (peek(s, end) == '(' || peek(s, end) == '[')
+	end := run(s, i, func(c byte) bool { return isDotted(c) || c == '$' })
+	if end > i && strings.HasPrefix(s[end:], "->") {
+		end = run(s, end+2, isWord)
+	}
+	return end > i && strings.IndexByte("([{<", peek(s, end)) >= 0 && end < len(s)
 }
 
 // isProse reports whether a word that follows a flag's name goes on with a sentence.
