@@ -42,8 +42,7 @@ func newReader(b []byte, lim limits) (*reader, error) {
 }
 
 // newSignedReader reads a document that is signed as it stands: only its canonical form is accepted, so that no byte of it
-// can change unseen.
-// The reader keeps b.
+// can change unseen. The reader keeps b.
 func newSignedReader(b []byte, lim limits) (*reader, error) {
 	if len(b) <= lim.bytes && isCanonical(b, lim) {
 		return &reader{b: b, signed: true}, nil
