@@ -129,16 +129,17 @@ func (c *scanner) bound(b binding) int {
 	if q != "" && b.tight && !b.quoted && q == string(b.before) {
 		return 0 // "password=": the mark ends a text that began before the name
 	}
-	from, end := v+len(q), 0
+	from := v + len(q)
+	var end int
 	switch b.class {
 	case classAuth, classCookie:
-		if q != "" {
+		switch {
+		case q != "":
 			end = closing(s, from, q)
-		} else {
-			end = c.lineEnd(from)
-		}
-		if b.query && q == "" {
+		case b.query:
 			end = c.valueEnd(v, true)
+		default:
+			end = c.lineEnd(from)
 		}
 		if b.class == classCookie {
 			return c.cookie(b, from, end)
