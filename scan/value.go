@@ -110,7 +110,8 @@ func (d *document) read(doc []byte) {
 				return
 			}
 			open = append(open, container{node: at, object: kind == '{'})
-		} else if kind == '"' {
+		}
+		if kind == '"' {
 			d.strings = append(d.strings, text{tok.String(), at, false})
 		}
 		if len(open) == 0 {
