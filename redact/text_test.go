@@ -47,6 +47,7 @@ func TestText(t *testing.T) {
 		{"entity", "https://h/?a=1&amp;api_key=S3&amp;b=2", "https://h/?a=1&amp;api_key=***&amp;b=2"},
 		{"data source name", "bob:s3cret@tcp(h:3306)/db", "bob:***@tcp(h:3306)/db"},
 
+		{"slash in the password, unquoted", "dial postgres://u:s3c/ret@h:1/db failed", "dial postgres://u:***@h:1/db failed"},
 		{"blank in the password", `parse "postgres://u:my secret@h:1/db": invalid character " " in host name`, `parse "postgres://u:***@h:1/db": invalid character " " in host name`},
 		{"encoded ampersand in it", "https://h/?password=ab%26cdef&x=1", "https://h/?password=***&x=1"},
 
