@@ -203,7 +203,7 @@ func TestExecute_oversize(t *testing.T) {
 func TestExecute_refusedCount(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `{}`)
-	l.o.CountRows = func([]byte) (int64, error) { return -7, nil }
+	l.o.CountRows = func([]byte) (int64, error) { return -2, nil }
 	res, err := l.executor().Execute(t.Context(), l.claim())
 	if err != nil || res.Rows != -1 || string(res.Value) != answer {
 		t.Errorf("got %+v, %v", res, err)
