@@ -252,12 +252,12 @@ func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicK
 		if spareOwn && s.key == a.made {
 			find = ring.find
 		}
-		key, err := find(m, s.key, s.sig)
+		key, err := find(m, s)
 		if err != nil {
 			return nil, err
 		}
-		if !key.validAt(a.tenant, at) {
-			return nil, fail(CodeSignatureInvalid, "the approver's key may not act for this tenant at this time")
+		if err := key.mayAct(a.tenant, at); err != nil {
+			return nil, err
 		}
 		again := func(k PublicKey) bool { return k.Owner == key.Owner }
 		if slices.ContainsFunc(keys, again) || !slices.Contains(a.approvers, key.Owner) {

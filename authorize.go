@@ -228,14 +228,11 @@ func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) err
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(c.env.message(RoleLedger), s.key, s.sig)
+	key, err := ring.verify(c.env.message(RoleLedger), s)
 	if err != nil {
 		return err
 	}
-	if !key.validAt(c.tenant, c.at) {
-		return fail(CodeSignatureInvalid, "the ledger's key may not act for this tenant at this time")
-	}
-	return nil
+	return key.mayAct(c.tenant, c.at)
 }
 
 // use returns the right that the authorization is for.
@@ -249,8 +246,8 @@ func (a *Authorization) use(executionID string, nonce [16]byte) Use {
 		if k.NotBefore.After(u.KeysFrom) {
 			u.KeysFrom = k.NotBefore
 		}
-		if !k.NotAfter.IsZero() && (u.KeysUntil.IsZero() || k.NotAfter.Before(u.KeysUntil)) {
-			u.KeysUntil = k.NotAfter
+		if end := k.until(); !end.IsZero() && (u.KeysUntil.IsZero() || end.Before(u.KeysUntil)) {
+			u.KeysUntil = end
 		}
 	}
 	return u

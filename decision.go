@@ -116,14 +116,14 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(d.env.message(RoleApprover), s.key, s.sig)
+	key, err := ring.verify(d.env.message(RoleApprover), s)
 	if err != nil {
 		return err
 	}
-	if key.Owner != d.approver || !key.validAt(d.tenant, d.at) {
-		return fail(CodeSignatureInvalid, "the key may not decide for this person, tenant and time")
+	if key.Owner != d.approver {
+		return fail(CodeSignatureInvalid, "the key may not decide for this person")
 	}
-	return nil
+	return key.mayAct(d.tenant, d.at)
 }
 
 // Approver returns who decided.
