@@ -59,7 +59,9 @@ func (r *KeyRing) verify(m Message, s signature) (*PublicKey, error) {
 	return k, nil
 }
 
-// find returns the key that the signature names if the ring has it in m's role.
+const otherKind = "a passkey makes its own kind of signature and no other key does"
+
+// find returns the key that the signature names if the ring has it in m's role and for its kind of signature.
 func (r *KeyRing) find(m Message, s signature) (*PublicKey, error) {
 	if r == nil {
 		return nil, fail(CodeSignatureInvalid, "there is no key ring")
@@ -71,6 +73,9 @@ func (r *KeyRing) find(m Message, s signature) (*PublicKey, error) {
 	if k.Role != m.role {
 		return nil, fail(CodeSignatureInvalid, "the key that signed this has another role")
 	}
+	if (k.Passkey != nil) != (s.authData != nil) {
+		return nil, fail(CodeSignatureInvalid, otherKind)
+	}
 	return &k, nil
 }
 
@@ -79,7 +84,7 @@ func (k *PublicKey) verify(m Message, s signature) error {
 	fits := "the signature does not fit"
 	switch {
 	case (k.Passkey != nil) != (s.authData != nil):
-		return fail(CodeSignatureInvalid, "a passkey makes its own kind of signature and no other key does")
+		return fail(CodeSignatureInvalid, otherKind)
 	case k.Passkey != nil:
 		fits = k.Passkey.verify(k.key, m, s)
 	case k.key.verify(m.pae, s.sig):
@@ -143,7 +148,7 @@ const maxRingKeys = 1024
 
 // ParseKeyRing reads what KeyRing.JSON writes. Every key's id must be its thumbprint; private members are refused.
 func ParseKeyRing(b []byte) (*KeyRing, error) {
-	r, err := newReader(b, limits{bytes: 4 * maxDocumentBytes, nodes: 64 * maxRingKeys, depth: 4, width: maxRingKeys})
+	r, err := newReader(b, limits{bytes: 4 * maxDocumentBytes, nodes: 64 * maxRingKeys, depth: 5, width: maxRingKeys})
 	if err != nil {
 		return nil, err
 	}
