@@ -1,6 +1,7 @@
 package counterfoil
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -59,7 +60,10 @@ func bundleLimits() limits {
 
 // ParseBundle reads a bundle. Only its canonical form is accepted, so that no byte of it can change unseen. The dry run is
 // rebuilt under the bundle's policy; no signature is verified.
-func ParseBundle(b []byte) (*Bundle, error) {
+func ParseBundle(b []byte) (*Bundle, error) { return readBundle(bytes.Clone(b)) }
+
+// readBundle reads a bundle that keeps b.
+func readBundle(b []byte) (*Bundle, error) {
 	r, err := newSignedReader(b, bundleLimits())
 	if err != nil {
 		return nil, err
@@ -146,7 +150,7 @@ type Report struct {
 // reports what it proves and what it could not check. Approver, policy and ledger keys are judged at the instant of the
 // use, the receipt's key at the instant of its signature. A receipt from the future of now is refused.
 func VerifyBundle(b []byte, ring *KeyRing, now time.Time) (*Report, error) {
-	x, err := ParseBundle(b)
+	x, err := readBundle(b) // nothing of it outlives this call
 	if err != nil {
 		return nil, err
 	}

@@ -1,95 +1,164 @@
 package counterfoil_test
 
 import (
+	"bytes"
 	"context"
-	"strings"
+	"errors"
+	"fmt"
 	"testing"
-	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/counterfoiltest"
 )
 
-// revokedRing is the ring with one role's key revoked.
-func revokedRing(t testing.TB, role counterfoil.Role, why counterfoil.RevocationReason, when time.Time) *counterfoil.KeyRing {
-	t.Helper()
-	keys := allKeys(t).Keys()
-	for i := range keys {
-		if keys[i].Role == role {
-			keys[i].Revoked = &counterfoil.Revocation{At: when, Why: why}
-		}
-	}
-	return mustPublicRing(t, keys...)
+// life plays one approval's executions against a ledger that fails as ledgers do.
+type life struct {
+	*lab
+	attempts int
+	running  *counterfoil.Finished // ran, and is not settled as far as the host knows
+	receipts map[counterfoil.Digest]*counterfoil.Receipt
 }
 
-// A superseded key stands behind what it signed before, a compromised one behind nothing. Approver, policy and ledger keys
-// are judged at the instant of the use, the receipt's key at its own.
-func TestRevokedKeys(t *testing.T) {
+var errBroken = errors.New("the connection broke")
+
+// failing makes the ledger fail: not at all, before it did anything, or after it did everything.
+func (l *life) failing(how string) (before, after error) {
+	switch how {
+	case "before":
+		return errBroken, nil
+	case "after":
+		return nil, errBroken
+	default:
+		return nil, nil
+	}
+}
+
+// attempt executes once more. The model: the executor is entered only if the ledger said yes to this very attempt.
+func (l *life) attempt(t *rapid.T) {
+	l.attempts++
+	l.x.ID, l.x.Nonce = fmt.Sprintf("execution-%d", l.attempts), [16]byte{byte(l.attempts), 1}
+	modes := []string{"", "before", "after"}
+	before, after := l.failing(rapid.SampledFrom(modes).Draw(t, "spend"))
+	l.ledger.beforeSpend = func() (*counterfoil.Consumption, error) { return nil, before }
+	l.ledger.afterSpend = func(c *counterfoil.Consumption) (*counterfoil.Consumption, error) {
+		if after != nil {
+			return nil, after
+		}
+		return c, nil
+	}
+	a, err := l.authorize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := l.ledger.Uses()
+	c, err := counterfoil.Spend(context.Background(), l.ledger, a, l.spendParams())
+	switch {
+	case before != nil || after != nil && used == 0:
+		if !errors.Is(err, counterfoil.CodeUnknownOutcome) {
+			t.Fatalf("a broken ledger: %v", err)
+		}
+	case used == 1:
+		if !errors.Is(err, counterfoil.CodeAlreadyUsed) {
+			t.Fatalf("a spent use: %v", err)
+		}
+	case err != nil:
+		t.Fatal(err)
+	}
+	if err != nil {
+		return
+	}
+	how := rapid.SampledFrom([]string{"fine", "error", "panic", "unredeemed", "unsent", "large"}).Draw(t, "executor")
+	l.x.Executor = rogue{func(_ context.Context, c *counterfoil.Claim) (counterfoil.Result, error) {
+		if how == "unredeemed" {
+			return counterfoil.Result{}, nil
+		}
+		if _, err := c.Redeem(); err != nil {
+			return counterfoil.Result{}, err
+		}
+		l.runs++
+		switch how {
+		case "error":
+			return counterfoil.Result{}, errBroken
+		case "panic":
+			panic("broken")
+		case "unsent":
+			return counterfoil.Result{}, counterfoil.CodeExecutionFailed
+		case "large":
+			return counterfoil.Result{Value: make([]byte, 50_001)}, nil
+		default:
+			return counterfoil.Result{Value: []byte("{}")}, nil
+		}
+	}}
+	l.running, err = counterfoil.Run(context.Background(), c, l.x.Executor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := counterfoil.Run(context.Background(), c, l.x.Executor); !errors.Is(err, counterfoil.CodeAlreadyUsed) {
+		t.Fatalf("a claim ran twice: %v", err)
+	}
+}
+
+// settle settles what ran, perhaps again.
+func (l *life) settle(t *rapid.T) {
+	if l.running == nil {
+		return
+	}
+	before, after := l.failing(rapid.SampledFrom([]string{"", "before", "after"}).Draw(t, "settle"))
+	l.ledger.beforeSettle, l.ledger.afterSettle = func() error { return before }, func() error { return after }
+	r, err := counterfoil.Settle(context.Background(), l.ledger, l.running, l.x.Signer, l.clock)
+	if err != nil && !errors.Is(err, counterfoil.CodeReceiptFailed) {
+		t.Fatal(err)
+	}
+	if err == nil {
+		l.receipts[r.Digest()] = r
+	}
+}
+
+// recover plays another process that finds the use started and nobody settling it.
+func (l *life) recover(t *rapid.T) {
+	if l.ledger.consumption == nil {
+		return
+	}
+	l.ledger.beforeSettle, l.ledger.afterSettle = nil, nil
+	r, e, err := counterfoil.Recover(context.Background(), l.x.DryRun, l.x.Approval, l.ledger.consumption,
+		counterfoil.OutcomeIndeterminate, l.x.Pseudonyms, l.x.Signer, l.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.ledger.Settle(context.Background(), r, e); err == nil {
+		l.receipts[r.Digest()] = r
+	} else if !errors.Is(err, counterfoil.CodeAlreadyUsed) {
+		t.Fatal(err)
+	}
+}
+
+// check holds the state against the model: at most one use, one run, one recorded receipt, and a log that tells the same.
+func (l *life) check(t *rapid.T) {
+	started, completed := 0, 0
+	for _, e := range l.ledger.Events() {
+		started += bytes.Count(e, []byte(`"phase":"started"`))
+		completed += bytes.Count(e, []byte(`"phase":"completed"`))
+	}
+	if l.runs > 1 || l.ledger.Uses() > 1 || len(l.receipts) > 1 || started != l.ledger.Uses() || completed > started {
+		t.Fatalf("%d runs, %d uses, %d receipts, %d started, %d completed", l.runs, l.ledger.Uses(), len(l.receipts), started, completed)
+	}
+	for _, r := range l.receipts {
+		b := counterfoil.Bundle{Receipt: r, Approval: l.x.Approval, Consumption: l.ledger.consumption, DryRun: l.x.DryRun, Operation: l.x.Operation}
+		if _, err := counterfoil.VerifyBundle(b.Encode(), l.x.Keys, tomorrow()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	used, issued := at(20, 0, 10, 0), at(20, 0, 20, 0)
-	person := newLab(t)
-	policies := newLab(t)
-	req := request()
-	req.Authority = counterfoil.AuthorityPolicy
-	policies.x.Approval = reparsed(t, mustApprove(t, policies.x.DryRun, req, policyKey(t)))
-	granted := grantLab(t, mustGrant(t, nil))
-	bundles := map[*lab][]byte{}
-	for _, l := range []*lab{person, policies, granted} {
-		l.clock = used
-		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
-			l.clock = issued
-			return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil
+	rapid.Check(t, func(rt *rapid.T) {
+		l := &life{lab: newLab(t), receipts: map[counterfoil.Digest]*counterfoil.Receipt{}}
+		l.ledger.Ledger = counterfoiltest.NewLedger(ledgerKey(t), l.now)
+		rt.Repeat(map[string]func(*rapid.T){
+			"attempt": l.attempt, "settle": l.settle, "recover": l.recover, "": l.check,
 		})
-		bundles[l] = l.bundle().Encode()
-	}
-	for _, c := range []struct {
-		l    *lab
-		role counterfoil.Role
-		act  time.Time
-	}{
-		{person, counterfoil.RoleApprover, used}, {policies, counterfoil.RolePolicy, used}, {granted, counterfoil.RolePolicy, used},
-		{granted, counterfoil.RoleApprover, used}, {person, counterfoil.RoleLedger, used}, {person, counterfoil.RoleReceipt, issued},
-	} {
-		for _, x := range []struct {
-			why  counterfoil.RevocationReason
-			when time.Time
-			code counterfoil.Code
-		}{
-			{counterfoil.RevokedSuperseded, c.act.Add(time.Millisecond), ""},
-			{counterfoil.RevokedSuperseded, c.act, counterfoil.CodeRevoked},
-			{counterfoil.RevokedSuperseded, c.act.Add(-time.Second), counterfoil.CodeRevoked},
-			{counterfoil.RevokedCompromised, c.act.Add(-time.Second), counterfoil.CodeRevoked},
-			{counterfoil.RevokedCompromised, c.act.AddDate(1, 0, 0), counterfoil.CodeRevoked},
-		} {
-			_, err := counterfoil.VerifyBundle(bundles[c.l], revokedRing(t, c.role, x.why, x.when), tomorrow())
-			if counterfoil.CodeOf(err) != x.code || err != nil && !strings.Contains(err.Error(), string(x.why)) {
-				t.Errorf("%s key %s at %s: got %v", c.role, x.why, x.when, err)
-			}
-		}
-	}
-	// The receipt's key may be gone when the use is spent long after; other keys don't matter to it.
-	_, err := counterfoil.VerifyBundle(bundles[person], revokedRing(t, counterfoil.RolePolicy, counterfoil.RevokedCompromised, used), tomorrow())
-	noError(t, err)
-}
-
-// What a revoked key signed is refused before anything is spent, and a key that is superseded soon bounds the use.
-func TestRevokedKeys_execute(t *testing.T) {
-	t.Parallel()
-	for _, why := range []counterfoil.RevocationReason{counterfoil.RevokedSuperseded, counterfoil.RevokedCompromised} {
-		l := newLab(t)
-		l.x.Keys = revokedRing(t, counterfoil.RoleApprover, why, now())
-		l.refused(counterfoil.CodeRevoked)
-	}
-	l := newLab(t)
-	end := now().Add(time.Second)
-	l.x.Keys = revokedRing(t, counterfoil.RoleApprover, counterfoil.RevokedSuperseded, end)
-	_, _, err := l.execute()
-	noError(t, err)
-	if !l.ledger.use.KeysUntil.Equal(end) {
-		t.Errorf("the keys act until %s", l.ledger.use.KeysUntil)
-	}
-	no := counterfoil.DecisionParams{Tenant: "acme", Audience: "log.example.test", Verb: counterfoil.VerbDeny, Subject: l.x.DryRun.Digest()}
-	d, err := counterfoil.Decide(t.Context(), no, approverKey(t), now())
-	noError(t, err)
-	noError(t, d.Verify(l.x.Keys, no))
-	wantCode(t, d.Verify(revokedRing(t, counterfoil.RoleApprover, counterfoil.RevokedSuperseded, now()), no), counterfoil.CodeRevoked)
+	})
 }
