@@ -113,7 +113,7 @@ func TestES256_thumbprintAndSPKI(t *testing.T) {
 
 func TestParseKeyRing_rejectsES256(t *testing.T) {
 	t.Parallel()
-	good := func() doc { return decode(mustPublicRing(t, revokedPasskey(t)).JSON()).(doc) }
+	good := func() doc { return asDoc(decode(mustPublicRing(t, revokedPasskey(t)).JSON())) }
 	noError(t, drop(counterfoil.ParseKeyRing)(canonical(good())))
 	for name, f := range map[string]func(k doc){
 		"an algorithm of the other curve": func(k doc) { k["alg"] = "EdDSA" },
@@ -122,29 +122,29 @@ func TestParseKeyRing_rejectsES256(t *testing.T) {
 		"a private key":                   func(k doc) { k["d"] = k["x"] },
 		"no y":                            func(k doc) { delete(k, "y") },
 		"a point beside the curve":        func(k doc) { k["y"] = k["x"] },
-		"a short x":                       func(k doc) { k["x"] = k["x"].(string)[:42] },
+		"a short x":                       func(k doc) { k["x"] = asString(k["x"])[:42] },
 		"x and y exchanged":               func(k doc) { k["x"], k["y"] = k["y"], k["x"] },
 		"another id":                      func(k doc) { k["kid"] = rfcThumbprint },
 		"a passkey that is a receipt key": func(k doc) { k["role"] = "receipt" },
 		"a passkey of the gateway":        func(k doc) { k["custody"] = "gateway" },
-		"no origin":                       func(k doc) { k["passkey"].(doc)["origins"] = list{} },
-		"an origin twice":                 func(k doc) { k["passkey"].(doc)["origins"] = list{rpOrigin, rpOrigin} },
-		"an origin of another domain":     func(k doc) { k["passkey"].(doc)["origins"] = list{"https://example.test"} },
-		"no relying party":                func(k doc) { delete(k["passkey"].(doc), "rpId") },
-		"an unknown reason":               func(k doc) { k["revoked"].(doc)["why"] = "lost" },
-		"a revocation without time":       func(k doc) { delete(k["revoked"].(doc), "at") },
+		"no origin":                       func(k doc) { asDoc(k["passkey"])["origins"] = list{} },
+		"an origin twice":                 func(k doc) { asDoc(k["passkey"])["origins"] = list{rpOrigin, rpOrigin} },
+		"an origin of another domain":     func(k doc) { asDoc(k["passkey"])["origins"] = list{"https://example.test"} },
+		"no relying party":                func(k doc) { delete(asDoc(k["passkey"]), "rpId") },
+		"an unknown reason":               func(k doc) { asDoc(k["revoked"])["why"] = "lost" },
+		"a revocation without time":       func(k doc) { delete(asDoc(k["revoked"]), "at") },
 		"an Ed25519 key with y": func(k doc) {
 			k["alg"], k["kty"], k["crv"] = "EdDSA", "OKP", "Ed25519"
 		},
 	} {
 		d := good()
-		f(inside(d, "keys", 0).(doc))
+		f(asDoc(inside(d, "keys", 0)))
 		if err := drop(counterfoil.ParseKeyRing)(canonical(d)); counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	d := decode(mustRing(t, rfcKey(t, keyParams())).JSON()).(doc)
-	inside(d, "keys", 0).(doc)["passkey"] = doc{"rpId": rpID, "origins": list{rpOrigin}}
+	d := asDoc(decode(mustRing(t, rfcKey(t, keyParams())).JSON()))
+	asDoc(inside(d, "keys", 0))["passkey"] = doc{"rpId": rpID, "origins": list{rpOrigin}}
 	wantCode(t, drop(counterfoil.ParseKeyRing)(canonical(d)), counterfoil.CodeInvalidInput)
 }
 
@@ -158,6 +158,7 @@ func TestNewKeyRing_rejectsWhatWasSetWrong(t *testing.T) {
 		"an upper-case party": func(k *counterfoil.PublicKey) { k.Passkey.RPID = "Gate.example.test" },
 		"a party with a port": func(k *counterfoil.PublicKey) { k.Passkey.RPID = rpID + ":1" },
 		"too many origins":    func(k *counterfoil.PublicKey) { k.Passkey.Origins = make([]string, 17) },
+		"an origin twice":     func(k *counterfoil.PublicKey) { k.Passkey.Origins = []string{rpOrigin, rpOrigin} },
 		"no origin":           func(k *counterfoil.PublicKey) { k.Passkey.Origins = nil },
 	} {
 		k := revokedPasskey(t)
@@ -243,7 +244,7 @@ func TestES256_oneSpelling(t *testing.T) {
 	key := es256Key(t, "approver", reviewer)
 	l := newLab(t)
 	a := mustApprove(t, l.x.DryRun, request(), key)
-	sig, err := base64.StdEncoding.DecodeString(inside(decode(a.Envelope()), "signatures", 0, "sig").(string))
+	sig, err := base64.StdEncoding.DecodeString(asString(inside(decode(a.Envelope()), "signatures", 0, "sig")))
 	noError(t, err)
 	r, s := new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])
 	high := new(big.Int).Sub(elliptic.P256().Params().N, s)
@@ -260,8 +261,8 @@ func TestES256_oneSpelling(t *testing.T) {
 		"one of Ed25519":  {bytes.Repeat([]byte{1}, 64), false},
 		"another message": {slices.Concat(sig[32:], sig[:32]), false},
 	} {
-		env := decode(a.Envelope()).(doc)
-		inside(env, "signatures", 0).(doc)["sig"] = base64.StdEncoding.EncodeToString(c.sig)
+		env := asDoc(decode(a.Envelope()))
+		asDoc(inside(env, "signatures", 0))["sig"] = base64.StdEncoding.EncodeToString(c.sig)
 		l := newLab(t)
 		l.x.Approval, err = counterfoil.ParseApproval(canonical(env))
 		noError(t, err)

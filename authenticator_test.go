@@ -152,6 +152,6 @@ func revokedPasskey(t testing.TB) counterfoil.PublicKey {
 // anew makes an assertion of the same parts for changed signatures: the envelope's bytes, decoded.
 func signaturesOf(t testing.TB, a *counterfoil.Approval) (doc, list) {
 	t.Helper()
-	env := decode(a.Envelope()).(doc)
-	return env, env["signatures"].(list)
+	env := asDoc(decode(a.Envelope()))
+	return env, asList(env["signatures"])
 }

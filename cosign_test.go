@@ -68,7 +68,7 @@ func TestCoSign(t *testing.T) {
 		t.Error("co-signing changed the approval")
 	}
 	_, sigs := signaturesOf(t, both)
-	ids := []string{sigs[0].(doc)["keyid"].(string), sigs[1].(doc)["keyid"].(string)}
+	ids := []string{asString(asDoc(sigs[0])["keyid"]), asString(asDoc(sigs[1])["keyid"])}
 	if len(sigs) != 2 || !slices.IsSorted(ids) {
 		t.Errorf("the signatures are by %v", ids)
 	}
@@ -99,8 +99,8 @@ func TestCoSign(t *testing.T) {
 		"in another order":   {func(s list) list { return list{s[1], s[0]} }, counterfoil.CodeInvalidInput},
 		"one of them twice":  {func(s list) list { return list{s[0], s[0]} }, counterfoil.CodeInvalidInput},
 	} {
-		d := decode(b).(doc)
-		d["approval"].(doc)["signatures"] = c.f(inside(d, "approval", "signatures").(list))
+		d := asDoc(decode(b))
+		asDoc(d["approval"])["signatures"] = c.f(asList(inside(d, "approval", "signatures")))
 		if _, err := counterfoil.VerifyBundle(canonical(d), l.x.Keys, tomorrow()); counterfoil.CodeOf(err) != c.code {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -146,16 +146,26 @@ func TestCoSign_refuses(t *testing.T) {
 	cancel()
 	wantCode(t, drop2(counterfoil.CoSign(stopped, l.x.DryRun, l.x.Approval, colleagueKey(t), now())), counterfoil.CodeAborted)
 
+	// A signer that takes another's name between two calls signs nothing.
+	asked := 0
+	_, err := counterfoil.CoSign(ctx, l.x.DryRun, l.x.Approval, &signer{key: colleagueKey(t), public: func() counterfoil.PublicKey {
+		if asked++; asked > 1 {
+			return approverKey(t).Public()
+		}
+		return colleagueKey(t).Public()
+	}}, now())
+	wantCode(t, err, counterfoil.CodeInvalidInput)
+
 	// Two keys of one owner don't make two approvers, and a signature that does not fit is none.
 	forged := counterfoiltest.Key(t, counterfoil.RoleApprover, colleague, "acme")
 	all, err := counterfoil.CoSign(ctx, l.x.DryRun, l.x.Approval, &signer{key: forged, sig: make([]byte, 64)}, now())
 	noError(t, err)
 	l.x.Approval, l.x.Keys = all, mustRing(t, approverKey(t), forged, ledgerKey(t), receiptKey(t))
 	l.refused(counterfoil.CodeSignatureInvalid)
-	d := decode(mustRing(t, approverKey(t), forged, ledgerKey(t), receiptKey(t)).JSON()).(doc)
-	for _, k := range d["keys"].(list) {
-		if k.(doc)["role"] == "approver" {
-			k.(doc)["owner"] = reviewer
+	d := asDoc(decode(mustRing(t, approverKey(t), forged, ledgerKey(t), receiptKey(t)).JSON()))
+	for _, k := range asList(d["keys"]) {
+		if asDoc(k)["role"] == "approver" {
+			asDoc(k)["owner"] = reviewer
 		}
 	}
 	l.x.Keys, err = counterfoil.ParseKeyRing(canonical(d))

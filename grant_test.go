@@ -48,7 +48,7 @@ func mustGrant(t testing.TB, f func(*counterfoil.GrantParams)) *counterfoil.Stan
 func grantDocs() (plan, policy, op, sources doc) {
 	op = operation()
 	s := step(op)
-	source := s["source"].(doc)
+	source := asDoc(s["source"])
 	source["schemaVersion"] = definition().String()
 	plan, policy = onePlanOf(s), grantPolicy()
 	return plan, policy, op, doc{"sources": doc{"incidents": source}}
@@ -56,7 +56,7 @@ func grantDocs() (plan, policy, op, sources doc) {
 
 func grantPolicy() doc {
 	p := policy()
-	inside(p, "sources", "incidents").(doc)["schemaVersions"] = list{definition().String()}
+	asDoc(inside(p, "sources", "incidents"))["schemaVersions"] = list{definition().String()}
 	return p
 }
 
@@ -190,14 +190,14 @@ func TestGrant_use(t *testing.T) {
 		}, "signature-invalid"},
 		"a grant that nobody signed": {func(d doc) { d["standingGrant"] = decode(envelopeOf("standing-grant", canonical(grantPayload()))) }, "signature-invalid"},
 	} {
-		d := decode(b).(doc)
+		d := asDoc(decode(b))
 		c.f(d)
 		ring := mustRing(t, approverKey(t), colleagueKey(t), policyKey(t), ledgerKey(t), receiptKey(t))
 		if _, err := counterfoil.VerifyBundle(canonical(d), ring, tomorrow()); counterfoil.CodeOf(err) != c.code {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	d := decode(newLab(t).bundle().Encode()).(doc)
+	d := asDoc(decode(newLab(t).bundle().Encode()))
 	d["standingGrant"] = decode(mustGrant(t, nil).Envelope())
 	wantCode(t, drop(counterfoil.ParseBundle)(canonical(d)), counterfoil.CodeIntegrityFailed)
 	for _, g := range []*counterfoil.StandingGrant{nil, {}, mustGrant(t, otherReason)} {
@@ -232,7 +232,7 @@ func TestApprove_underGrant(t *testing.T) {
 		}, ""},
 		"a destructive effect": {nil, func(plan, policy doc) {
 			policy["allowedEffects"] = list{"destructive"}
-			s := inside(plan, "steps", 0).(doc)
+			s := asDoc(inside(plan, "steps", 0))
 			s["effect"] = "destructive"
 			refreshStep(s)
 		}, "policy-denied"},
@@ -270,12 +270,12 @@ func TestGrant_ledger(t *testing.T) {
 	l := grantLab(t, mustGrant(t, nil))
 	first := l.x.Approval
 	for _, custody := range []string{"holder", "gateway"} {
-		d := decode(allKeys(t).JSON()).(doc)
-		for _, k := range d["keys"].(list) {
-			if k.(doc)["role"] == "approver" {
-				k.(doc)["custody"] = custody
+		d := asDoc(decode(allKeys(t).JSON()))
+		for _, k := range asList(d["keys"]) {
+			if asDoc(k)["role"] == "approver" {
+				asDoc(k)["custody"] = custody
 				if custody == "holder" {
-					k.(doc)["notAfter"] = stamp(now())
+					asDoc(k)["notAfter"] = stamp(now())
 				}
 			}
 		}

@@ -59,7 +59,7 @@ func (r *KeyRing) verify(m Message, s signature) (*PublicKey, error) {
 	return k, nil
 }
 
-const otherKind = "a passkey makes its own kind of signature and no other key does"
+const doesNotFit = "the signature does not fit"
 
 // find returns the key that the signature names if the ring has it in m's role and for its kind of signature.
 func (r *KeyRing) find(m Message, s signature) (*PublicKey, error) {
@@ -74,24 +74,21 @@ func (r *KeyRing) find(m Message, s signature) (*PublicKey, error) {
 		return nil, fail(CodeSignatureInvalid, "the key that signed this has another role")
 	}
 	if (k.Passkey != nil) != (s.authData != nil) {
-		return nil, fail(CodeSignatureInvalid, otherKind)
+		return nil, fail(CodeSignatureInvalid, "a passkey makes its own kind of signature and no other key does")
 	}
 	return &k, nil
 }
 
 // verify checks that the key made the signature: a plain one, or a passkey's, as the key and never the signature has it.
+// That the signature is of that kind was checked when the key was found.
 func (k *PublicKey) verify(m Message, s signature) error {
-	fits := "the signature does not fit"
 	switch {
-	case (k.Passkey != nil) != (s.authData != nil):
-		return fail(CodeSignatureInvalid, otherKind)
 	case k.Passkey != nil:
-		fits = k.Passkey.verify(k.key, m, s)
-	case k.key.verify(m.pae, s.sig):
-		fits = ""
-	}
-	if fits != "" {
-		return fail(CodeSignatureInvalid, fits)
+		if msg := k.Passkey.verify(k.key, m, s); msg != "" {
+			return fail(CodeSignatureInvalid, msg)
+		}
+	case !k.key.verify(m.pae, s.sig):
+		return fail(CodeSignatureInvalid, doesNotFit)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (p *Passkey) verify(k curveKey, m Message, s signature) string {
 	}
 	sum := sha256.Sum256(s.clientData)
 	if !k.verify(slices.Concat(d, sum[:]), s.sig) {
-		return "the signature does not fit"
+		return doesNotFit
 	}
 	return ""
 }

@@ -27,8 +27,8 @@ func TestPasskey(t *testing.T) {
 		t.Errorf("approved with %+v", k)
 	}
 	env, sigs := signaturesOf(t, l.x.Approval)
-	sig := sigs[0].(doc)
-	if len(sigs) != 1 || len(sig) != 4 || len(sig["sig"].(string)) != 88 || env["payloadType"] != "application/vnd.counterfoil.approval.v1+json" {
+	sig := asDoc(sigs[0])
+	if len(sigs) != 1 || len(sig) != 4 || len(asString(sig["sig"])) != 88 || env["payloadType"] != "application/vnd.counterfoil.approval.v1+json" {
 		t.Errorf("the envelope has %v", env)
 	}
 	plain := mustApprove(t, l.x.DryRun, request(), approverKey(t))
@@ -69,7 +69,7 @@ func TestPending_Attach(t *testing.T) {
 		{"no type", false, func(c *ceremony) { delete(c.client, "type") }},
 		{"a type that is no text", false, func(c *ceremony) { c.client["type"] = list{typeGet} }},
 		{"another challenge", false, func(c *ceremony) { c.client["challenge"] = base64.RawURLEncoding.EncodeToString(make([]byte, 32)) }},
-		{"a padded challenge", false, func(c *ceremony) { c.client["challenge"] = c.client["challenge"].(string) + "=" }},
+		{"a padded challenge", false, func(c *ceremony) { c.client["challenge"] = asString(c.client["challenge"]) + "=" }},
 		{"no challenge", false, func(c *ceremony) { delete(c.client, "challenge") }},
 		{"another origin", false, func(c *ceremony) { c.client["origin"] = "https://evil.example.test" }},
 		{"an origin that is near", false, func(c *ceremony) { c.client["origin"] = rpOrigin + "/" }},
@@ -237,12 +237,12 @@ func TestPasskey_envelope(t *testing.T) {
 	for _, member := range []string{"authenticatorData", "clientDataJSON", "sig"} {
 		env, sigs := signaturesOf(t, one)
 		if member == "authenticatorData" {
-			raw, err := base64.StdEncoding.DecodeString(sigs[0].(doc)[member].(string))
+			raw, err := base64.StdEncoding.DecodeString(asString(asDoc(sigs[0])[member]))
 			noError(t, err)
 			raw[36] ^= 1 // the counter alone
-			sigs[0].(doc)[member] = base64.StdEncoding.EncodeToString(raw)
+			asDoc(sigs[0])[member] = base64.StdEncoding.EncodeToString(raw)
 		} else {
-			sigs[0].(doc)[member] = two[0].(doc)[member]
+			asDoc(sigs[0])[member] = asDoc(two[0])[member]
 		}
 		l := newLab(t)
 		var err error
@@ -255,12 +255,12 @@ func TestPasskey_envelope(t *testing.T) {
 		"no client data":        func(s doc) { delete(s, "clientDataJSON") },
 		"no authenticator data": func(s doc) { delete(s, "authenticatorData") },
 		"empty client data":     func(s doc) { s["clientDataJSON"] = "" },
-		"base64url":             func(s doc) { s["sig"] = strings.NewReplacer("+", "-", "/", "_").Replace(s["sig"].(string)) + "-" },
-		"no padding":            func(s doc) { s["authenticatorData"] = strings.TrimRight(s["authenticatorData"].(string), "=") },
+		"base64url":             func(s doc) { s["sig"] = strings.NewReplacer("+", "-", "/", "_").Replace(asString(s["sig"])) + "-" },
+		"no padding":            func(s doc) { s["authenticatorData"] = strings.TrimRight(asString(s["authenticatorData"]), "=") },
 		"a user handle":         func(s doc) { s["userHandle"] = "AAAA" },
 	} {
 		env, sigs := signaturesOf(t, one)
-		f(sigs[0].(doc))
+		f(asDoc(sigs[0]))
 		if err := drop(counterfoil.ParseApproval)(canonical(env)); counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
 			t.Errorf("%s: got %v", name, err)
 		}
