@@ -18,6 +18,8 @@ type binding struct {
 	loud   bool // the name is in capitals, as in an environment
 	inCall bool // the name follows a parenthesis or a comma
 	before byte // what stands before the name
+	coded  bool // the delimiter is percent-encoded, and so is the next
+	start  int  // where the name begins
 	value  int  // where the value begins
 }
 
@@ -51,7 +53,10 @@ func (c *scanner) assign(i, after int) int {
 		return i
 	}
 	b.colon = s[i] == ':' && next != '='
-	b.value = run(s[:min(len(s), after+maxBlank)], after, func(b byte) bool { return b == ' ' || b == '\t' })
+	b.coded = s[i] == '%'
+	b.value = run(s[:min(len(s), after+maxBlank)], after, func(c byte) bool {
+		return c == ' ' || c == '\t' || b.quoted && (c == '\n' || c == '\r') // JSON, laid out
+	})
 	b.tight = b.tight && b.value == after
 	if b.value == len(s) {
 		return i
@@ -80,6 +85,7 @@ func (c *scanner) name(i int) (binding, bool) {
 	for from > 0 && end-from < maxName && (isDotted(s[from-1]) || s[from-1] == '%' || s[from-1] == '$' || s[from-1] >= 0x80) {
 		from--
 	}
+	b.start = from
 	raw := s[from:end]
 	if len(raw) < 3 {
 		return b, false
@@ -129,16 +135,17 @@ func (c *scanner) bound(b binding) int {
 	if q != "" && b.tight && !b.quoted && q == string(b.before) {
 		return 0 // "password=": the mark ends a text that began before the name
 	}
-	from, end := v+len(q), 0
+	from := v + len(q)
+	var end int
 	switch b.class {
 	case classAuth, classCookie:
-		if q != "" {
+		switch {
+		case q != "":
 			end = closing(s, from, q)
-		} else {
+		case b.query:
+			end = c.valueEnd(v, true, b.coded)
+		default:
 			end = c.lineEnd(from)
-		}
-		if b.query && q == "" {
-			end = c.valueEnd(v, true)
 		}
 		if b.class == classCookie {
 			return c.cookie(b, from, end)
@@ -155,7 +162,10 @@ func (c *scanner) bound(b binding) int {
 		if !b.query && isCall(s, v) {
 			return 0
 		}
-		end = c.valueEnd(v, b.query)
+		if to := c.block(b); to > 0 {
+			return to
+		}
+		end = c.valueEnd(v, b.query, b.coded)
 		if !b.bare(s[from:end], s[end:min(len(s), end+maxBlank)]) {
 			return 0
 		}
@@ -164,6 +174,33 @@ func (c *scanner) bound(b binding) int {
 		return c.mask(from, end, KindParameter)
 	}
 	return c.mask(from, end, KindNamed)
+}
+
+// block masks a block scalar of YAML, whose lines follow and are further in than the name. It returns 0 for none.
+func (c *scanner) block(b binding) int {
+	s := c.s
+	end := run(s[:min(len(s), b.value+4)], b.value, func(c byte) bool { return strings.IndexByte("|>+-", c) >= 0 })
+	if !b.colon || end == b.value || s[b.value] != '|' && s[b.value] != '>' || peek(s, end) != '\n' {
+		return 0
+	}
+	indent := func(i int) int { return run(s, i, func(c byte) bool { return c == ' ' }) - i }
+	outer := indent(strings.LastIndexByte(s[max(0, b.start-maxName):b.start], '\n') + 1 + max(0, b.start-maxName))
+	from := end + 1 + indent(end+1)
+	to := from
+	for at := end + 1; at < len(s) && (indent(at) > outer || s[at] == '\n'); {
+		size := strings.IndexByte(s[at:], '\n')
+		if size < 0 {
+			size = len(s) - at
+		}
+		if size > indent(at) {
+			to = at + size
+		}
+		at += size + 1
+	}
+	if to == from || isFilled(s[from:to]) {
+		return 0
+	}
+	return c.mask(from, to, KindNamed)
 }
 
 // inQuotes decides on a value in quotes.
@@ -235,7 +272,7 @@ func (c *scanner) header(b binding, quoted bool, from, end int) int {
 		if !b.query && isCall(s, from) {
 			return 0
 		}
-		end = c.valueEnd(from, b.query)
+		end = c.valueEnd(from, b.query, b.coded)
 	}
 	v := s[from:end]
 	if isHarmless(v) || isAddress(v) || isScheme(v) || !quoted && isCode(v) || len(v) <= maxHarmless && strings.ContainsAny(v, " {") {
@@ -363,7 +400,7 @@ loop:
 
 // valueEnd returns where an unquoted value ends that begins at i. Marks that may be part of a password end it only where
 // another name follows, or nothing.
-func (c *scanner) valueEnd(i int, query bool) int {
+func (c *scanner) valueEnd(i int, query, coded bool) int {
 	s, k := c.s, i
 loop:
 	for ; k < len(s) && !isWordEnd(s[k]); k++ {
@@ -373,7 +410,7 @@ loop:
 				break loop
 			}
 		case '%':
-			if query && k+2 < len(s) && s[k+1] == '2' && s[k+2] == '6' {
+			if coded && k+2 < len(s) && s[k+1] == '2' && s[k+2] == '6' {
 				break loop
 			}
 		case ',', ';', '|':

@@ -63,7 +63,7 @@ func TestText_linear(t *testing.T) {
 		"xoxb-", "xoxb-a-", "eyJaaaaaaaa.", "eyJaaaaaaaa.a", "-----BEGIN ", "-----BEGIN PRIVATE KEY", "--token ", "--token f(", "%3D", "token%3D", "%3A%2F%2F",
 		"%3A%2F%2Fa%3A", "<token>", "<token>a", "bearer ", "Basic ", "basic a", "curl -u ", "curl -u a:", "machine login x password ", "password ", `\`, `\"`, `\u003d`,
 		"token=\"a ", "token='a ", "token=`a ", "a,", "password=a,", "password=a,b", "a.b.c=", "Authorization: Digest a=\"", "hf_", "bot1234567:", "AKIA", "token=\"${",
-		"pass=${a", "{", "[", `{"a":`, `{"password":`, "[\"", "x://[", "'x://", "(x://a)", "\xff", "é", "é=", "\\\\\"", "sha256:", "sha256:a",
+		"pass=${a", "{", "[", `{"a":`, `{"password":`, "[\"", "x://[", "'x://", "(x://a)", "\xff", "é", "é=", "\\\\\"", "sha256:", "sha256:a", "password: |\n", "password: |\n ", "\"x://a:b ", "\n  secret: >-\n",
 	} {
 		small, large := cost(unit, 1<<15), cost(unit, 1<<19)
 		// Sixteen times the input; quadratic would be 256 times the time.

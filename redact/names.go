@@ -79,7 +79,7 @@ func (w *words) split(name string) bool {
 			if w.n == maxWords {
 				return false
 			}
-			w.ends[w.n] = uint8(size) //nolint:gosec // at most maxName
+			w.ends[w.n] = uint8(size)
 			w.n++
 		}
 		if last = k; k == other {
@@ -95,7 +95,7 @@ func (w *words) split(name string) bool {
 		if w.n == maxWords {
 			return false
 		}
-		w.ends[w.n] = uint8(size) //nolint:gosec // at most maxName
+		w.ends[w.n] = uint8(size)
 		w.n++
 	}
 	return true

@@ -56,6 +56,9 @@ func anyOf(s string, i, atLeast int, in func(byte) bool, prefixes ...string) int
 // shape recognises a credential by its published form at i, where a word begins. Its span is empty for none.
 func shape(s string, i int) span {
 	p := span{from: i, to: 0, kind: ""}
+	if !mayBegin(s[i:min(len(s), i+2)]) {
+		return p
+	}
 	switch s[i] {
 	case 's':
 		return shapeS(s, i)
@@ -103,6 +106,16 @@ func shape(s string, i int) span {
 		p.to, p.kind = provider(s, i), KindProvider
 	}
 	return p
+}
+
+// mayBegin reports whether a form begins with these two bytes: most words don't.
+func mayBegin(s string) bool {
+	switch s {
+	case "sk", "sh", "sq", "gh", "gi", "gl", "gs", "xo", "xa", "AK", "AS", "AI", "AG", "ya", "GO", "ey", "cf", "rk", "r8", "wh", "ho", "hf",
+		"hv", "np", "nt", "py", "pp", "pu", "ph", "di", "do", "dc", "da", "dp", "SG", "a3", "ts", "li", "ls", "bo":
+		return true
+	}
+	return false
 }
 
 // shapeS knows the forms that begin with an s. CSS classes do so too (sk-container-id-1), so that one long run with a

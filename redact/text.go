@@ -169,7 +169,7 @@ func (c *scanner) curl(i int) int {
 		}
 		v := i + len(flag)
 		v += len(quote(s, v))
-		end := c.valueEnd(v, false)
+		end := c.valueEnd(v, false, false)
 		if user, pass, ok := strings.Cut(s[v:end], ":"); ok && !isFilled(pass) {
 			return c.mask(v+len(user)+1, end, KindUserInfo)
 		}
@@ -187,7 +187,7 @@ func (c *scanner) netrc(i int) int {
 	if before := strings.Fields(s[max(0, i-256):i]); len(before) < 2 || before[len(before)-2] != "login" {
 		return i
 	}
-	end := c.valueEnd(i+len(word), false)
+	end := c.valueEnd(i+len(word), false, false)
 	if v := s[i+len(word) : end]; isHarmless(v) || isProse(v) {
 		return i
 	}
@@ -237,7 +237,7 @@ func (c *scanner) flag(name int) int {
 		}
 		return c.mask(from, end, KindNamed)
 	}
-	end := c.valueEnd(v, false)
+	end := c.valueEnd(v, false, false)
 	val := s[v:end]
 	if val == "" || val[0] == '-' || isHarmless(val) || isProse(val) || strings.ToUpper(val) == val && !hasDigit(val) || isCode(val) {
 		return v

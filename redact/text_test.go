@@ -47,7 +47,13 @@ func TestText(t *testing.T) {
 		{"entity", "https://h/?a=1&amp;api_key=S3&amp;b=2", "https://h/?a=1&amp;api_key=***&amp;b=2"},
 		{"data source name", "bob:s3cret@tcp(h:3306)/db", "bob:***@tcp(h:3306)/db"},
 
+		{"blank in the password", `parse "postgres://u:my secret@h:1/db": invalid character " " in host name`, `parse "postgres://u:***@h:1/db": invalid character " " in host name`},
+		{"encoded ampersand in it", "https://h/?password=ab%26cdef&x=1", "https://h/?password=***&x=1"},
+
 		// Assignments
+		{"JSON, laid out", "x {\"password\":\n  \"hunter\"}", "x {\"password\":\n  \"***\"}"},
+		{"YAML block", "a:\n  password: |\n    hunter\n\n    two\n  user: bob\n", "a:\n  password: |\n    ***\n  user: bob\n"},
+		{"YAML block at the end", "secret: >-\n  hunter", "secret: >-\n  ***"},
 		{"environment", "API_KEY=abc PASSWORD=def SECRET = ghi1234\nTOKEN=jkl CREDENTIAL=mno", "API_KEY=*** PASSWORD=*** SECRET = ***\nTOKEN=*** CREDENTIAL=***"},
 		{"key words", "host=h user=u password=s3cret dbname=d", "host=h user=u password=*** dbname=d"},
 		{"key words, quoted", `host=h password='a b\'c' dbname=d`, `host=h password='***' dbname=d`},
@@ -197,6 +203,7 @@ func TestText_unchanged(t *testing.T) {
 		"PWD=/home/bob", "throw new Error(`invalid token: ${text}`)", "const token = `${header}.${payload}`", "maxPass = 1024", "totp := 0", "p.pass = &p",
 		"secret: !0,", "invalidToken?: CustomResponse;", `grantJWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"`, `token = "https://h.test/oauth/token"`,
 		"--- PASS: TestAddr/ipv4 (0.00s)", "PASS: x1y2z3", "[sponsor-auth0]: https://a0.test/signup", `"NoPSKBinder": "first pass"`, "TokenTypeError.errorCode = 'x1y2z3'",
+		`"http://h.test:80 is up, ask bob@corp.test"`, "password: |\nuser: bob", "secret: >-\n  ***\nx: 1",
 		"AKIAshort", "docker run -u node:node x", "<password>", "<password></password>", "<token>${T}</token>", "login with password please",
 		"https://h/?to=https%3A%2F%2Fi%3A80%2Fa%40b", "\xff\xfe password \x00", "===:::===", "a=b", ":", "=", "//", "@tcp(",
 	} {

@@ -28,7 +28,7 @@ func (c *scanner) authority(i, mark int) int {
 	at := strings.LastIndexByte(s[i:end], '@')
 	if at >= 0 {
 		at += i
-	} else if at = c.strayAt(i, end); at < 0 {
+	} else if at = c.strayAt(i, end, mark); at < 0 {
 		return i
 	}
 	user, pass := s[i:at], ""
@@ -54,12 +54,8 @@ func (c *scanner) authority(i, mark int) int {
 // authorityEnd returns where the authority that begins at i ends.
 func (c *scanner) authorityEnd(i, mark int) int {
 	s := c.s
-	start := mark
-	for start > 0 && mark-start < 32 && (isDotted(s[start-1]) || s[start-1] == '+') {
-		start--
-	}
 	var closer byte
-	if start > 0 {
+	if start := schemeStart(s, mark); start > 0 {
 		switch s[start-1] {
 		case '\'':
 			closer = '\''
@@ -92,7 +88,7 @@ func isHost(s string) bool {
 
 // strayAt finds the @ after an authority that can't be one: what stands in the place of its port is no number, so the
 // slash belongs to a password that should have been encoded. It returns -1 for none.
-func (c *scanner) strayAt(i, end int) int {
+func (c *scanner) strayAt(i, end, mark int) int {
 	s := c.s
 	user, port, ok := strings.Cut(s[i:end], ":")
 	if !ok || user == "" || strings.ContainsAny(user, "[${*") || strings.ContainsAny(port[:min(1, len(port))], "${*") {
@@ -110,10 +106,30 @@ func (c *scanner) strayAt(i, end int) int {
 			c.wordEnd++
 		}
 	}
-	if c.lastAt < end {
+	if c.lastAt >= end {
+		return c.lastAt
+	}
+	// In an error's quotes a blank may be the fault.
+	start := schemeStart(s, mark)
+	if start == 0 || s[start-1] != '"' && s[start-1] != '`' {
 		return -1
 	}
-	return c.lastAt
+	rest := s[end:min(len(s), end+maxDataSource)]
+	if k := strings.IndexByte(rest, s[start-1]); k > 0 && !strings.Contains(rest[:k], "\n") {
+		if at := strings.LastIndexByte(rest[:k], '@'); at >= 0 {
+			return end + at
+		}
+	}
+	return -1
+}
+
+// schemeStart returns where the scheme begins that ends at mark.
+func schemeStart(s string, mark int) int {
+	start := mark
+	for start > 0 && mark-start < 32 && (isDotted(s[start-1]) || s[start-1] == '+') {
+		start--
+	}
+	return start
 }
 
 // maxDataSource bounds the name and the password before @tcp(.

@@ -127,7 +127,7 @@ func document(doc []byte, embedded int) ([]byte, []Finding, error) {
 
 func (w *walker) walk() error {
 	for {
-		switch w.d.PeekKind() {
+		switch byte(w.d.PeekKind()) {
 		case '{', '[':
 			if _, err := w.d.ReadToken(); err != nil {
 				return w.syntax()
@@ -179,7 +179,7 @@ func (w *walker) open(object bool) {
 			f.inherited = classSecrets
 		case up.object && (up.class == classToken || up.class == classTokens):
 			f.inherited = classTokens
-		case up.inherited != classNone && !(up.object && isAboutName(up.name)):
+		case up.inherited != classNone && (!up.object || !isAboutName(up.name)):
 			f.inherited = up.inherited
 		}
 	}
@@ -297,7 +297,7 @@ func (w *walker) inArray(f *frame, p place) {
 		p.pointer = w.pointer()
 		f.pending = append(f.pending, p)
 	default:
-		if s := w.doc[p.from+1 : p.to-1]; len(s) > 2 && len(s) < maxName && s[0] == '-' && bytes.IndexAny(s, "= ") < 0 {
+		if s := w.doc[p.from+1 : p.to-1]; len(s) > 2 && len(s) < maxName && s[0] == '-' && !bytes.ContainsAny(s, "= ") {
 			c := classify(string(s))
 			f.flag = c == classSecret || c == classSecrets || c == classToken
 		}

@@ -367,11 +367,3 @@ func TestProcess_cycles(t *testing.T) {
 		return g <= g0 && f <= f0
 	})
 }
-
-func TestIdentity(t *testing.T) {
-	t.Parallel()
-	got, err := upstream.Identity([]string{"npx", "x"}, "/d", []string{"B", "A", "B"})
-	if want := `{"argv":["npx","x"],"dir":"/d","env":["A","B"],"kind":"stdio"}`; err != nil || string(got) != want {
-		t.Errorf("got %s, error %v", got, err)
-	}
-}
