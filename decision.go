@@ -38,11 +38,20 @@ type DecisionParams struct {
 
 // Decide signs a decision with an approver's key.
 func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time) (*Decision, error) {
-	at, err := instant(now)
+	key, err := publicOf(signer)
 	if err != nil {
 		return nil, err
 	}
-	key, err := publicOf(signer)
+	w, err := PrepareDecision(p, key, now)
+	if err != nil {
+		return nil, err
+	}
+	return w.sign(ctx, signer)
+}
+
+// PrepareDecision does what Decide does, for a signature that is made elsewhere with the key.
+func PrepareDecision(p DecisionParams, key PublicKey, now time.Time) (*Pending[Decision], error) {
+	at, err := instant(now)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +61,12 @@ func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	if d.env, err = seal(ctx, typeDecision, payload, RoleApprover, signer); err != nil {
-		return nil, err
-	}
-	return d, nil
+	env := &envelope{typ: typeDecision, payload: payload}
+	return &Pending[Decision]{env: env, role: RoleApprover, key: key, finish: func(env *envelope) *Decision {
+		c := *d
+		c.env = env
+		return &c
+	}}, nil
 }
 
 func (d *Decision) encode() []byte {
@@ -116,14 +127,14 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(d.env.message(RoleApprover), s.key, s.sig)
+	key, err := ring.verify(d.env.message(RoleApprover), s)
 	if err != nil {
 		return err
 	}
-	if key.Owner != d.approver || !key.validAt(d.tenant, d.at) {
-		return fail(CodeSignatureInvalid, "the key may not decide for this person, tenant and time")
+	if key.Owner != d.approver {
+		return fail(CodeSignatureInvalid, "the key may not decide for this person")
 	}
-	return nil
+	return key.mayAct(d.tenant, d.at)
 }
 
 // Approver returns who decided.

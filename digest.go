@@ -30,6 +30,7 @@ const (
 	domainEvent      domain = "event"
 	domainToolDef    domain = "tool-definition"
 	domainArguments  domain = "arguments"
+	domainGrant      domain = "standing-grant"
 	domainUpstream   domain = "upstream"
 )
 

@@ -19,7 +19,7 @@ func Domains() []string {
 	var out []string
 	for _, d := range []domain{
 		domainPlan, domainPolicy, domainBindings, domainParameters, domainInput, domainDryRun, domainApproval, domainUse, domainResult,
-		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream,
+		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream, domainGrant,
 	} {
 		out = append(out, string(d))
 	}

@@ -160,6 +160,7 @@ func fullPolicy() doc {
 	maps.Copy(p, doc{
 		"allowSelfApproval": false, "allowedEffects": list{"read", "mutation"}, "maxApprovalLifetimeMs": 3_600_000,
 		"maxBytesPerStep": 50_000, "maxRowsPerStep": 100, "maxClockSkewMs": 0,
+		"quorum": doc{"approvers": list{reviewer, colleague}, "n": 2},
 	})
 	return p
 }
@@ -198,7 +199,7 @@ func forms(t testing.TB) []form {
 		{"plan", fullPlan(), drop(counterfoil.ParsePlan), []string{"/model", "/provider"}, nil},
 		{"policy", fullPolicy(), drop(counterfoil.ParsePolicy), []string{
 			"/allowSelfApproval", "/allowedEffects", "/maxApprovalLifetimeMs", "/maxBytesPerStep", "/maxRowsPerStep", "/maxClockSkewMs",
-			"/rulesDigest", "/sources/incidents/schemaVersions", "/sources/incidents/sourceVersions", "/sources/incidents/dataModes",
+			"/rulesDigest", "/quorum", "/sources/incidents/schemaVersions", "/sources/incidents/sourceVersions", "/sources/incidents/dataModes",
 			"/sources/incidents/maxProvenanceAgeMs",
 		}, nil},
 		{"operation", operation(), func(b []byte) error { _, err := counterfoil.ParseOperation(b, allowed); return err }, nil, []string{"/parameters"}},
@@ -208,6 +209,10 @@ func forms(t testing.TB) []form {
 		{"consumption", consumptionPayload(), enveloped("consumption", drop(counterfoil.ParseConsumption)), nil, nil},
 		{"receipt", receiptPayload(), enveloped("receipt", drop(counterfoil.ParseReceipt)),
 			[]string{"/late", "/recovered", "/uncounted", "/resultDigest"}, nil},
+		{"standing grant", grantPayload(), enveloped("standing-grant", drop(counterfoil.ParseStandingGrant)), nil, []string{"/predicate"}},
+		{"passkey ring", asDoc(decode(mustPublicRing(t, revokedPasskey(t)).JSON())), drop(counterfoil.ParseKeyRing),
+			[]string{"/keys/0/passkey", "/keys/0/revoked", "/keys/0/notAfter"}, nil},
+		{"passkey envelope", asDoc(decode(passkeyApproval(t).Envelope())), drop(counterfoil.ParseApproval), nil, nil},
 		{"decision", decisionPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
 		{"envelope", asDoc(decode(envelopeOf("approval", canonical(approvalPayload())))), drop(counterfoil.ParseApproval), nil, nil},
 		{"dry run", asDoc(decode(mustDryRun(t, plan(), policy()).Canonical())),
@@ -272,7 +277,7 @@ func TestParse_refusesWhatIsNoDocument(t *testing.T) {
 		"plan": drop(counterfoil.ParsePlan), "policy": drop(counterfoil.ParsePolicy), "context": drop(counterfoil.ParseContext),
 		"key ring": drop(counterfoil.ParseKeyRing), "approval": drop(counterfoil.ParseApproval), "arguments": drop(counterfoil.ParseArguments),
 		"consumption": drop(counterfoil.ParseConsumption), "receipt": drop(counterfoil.ParseReceipt), "decision": drop(counterfoil.ParseDecision),
-		"bundle":    drop(counterfoil.ParseBundle),
+		"bundle": drop(counterfoil.ParseBundle), "standing grant": drop(counterfoil.ParseStandingGrant),
 		"operation": drop(func(b []byte) (*counterfoil.Operation, error) { return counterfoil.ParseOperation(b, allowed) }),
 		"dry run":   drop(func(b []byte) (*counterfoil.DryRun, error) { return counterfoil.ParseDryRun(b, allowed) }),
 	} {

@@ -42,6 +42,7 @@ type Policy struct {
 	lifetime     time.Duration
 	skew         time.Duration
 	selfApproval bool
+	quorum       quorum
 	parameters   limits
 	rules        Digest
 	canon        []byte
@@ -58,11 +59,11 @@ func ParsePolicy(b []byte) (*Policy, error) {
 }
 
 func readPolicy(r *reader, n value) (*Policy, error) {
-	var m [19]value
+	var m [20]value
 	r.members(n, m[:], "allowSelfApproval?", "allowedEffects?", "allowedTools", "kind", "maxApprovalLifetimeMs?",
 		"maxAuthorizationScopesPerSource", "maxBytes", "maxBytesPerStep?", "maxClockSkewMs?", "maxFieldsPerStep",
 		"maxOperationParameterBytes", "maxOperationParameterDepth", "maxOperationParameterNodes", "maxRows",
-		"maxRowsPerStep?", "maxSteps", "rulesDigest?", "sources", "version")
+		"maxRowsPerStep?", "maxSteps", "quorum?", "rulesDigest?", "sources", "version")
 	p := &Policy{
 		selfApproval: r.boolean(m[0]),
 		effects:      []string{string(EffectRead)},
@@ -76,7 +77,7 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		stepRows:     maxSafeInteger,
 		maxSteps:     r.countBetween(m[15], 1, maxSteps),
 		skew:         time.Duration(r.countBetween(m[8], 0, maxSkewMs)) * time.Millisecond,
-		rules:        r.digest(m[16]),
+		rules:        r.digest(m[17]),
 	}
 	p.parameters = limits{
 		bytes: int(r.countBetween(m[10], 1, MaxArgumentBytes)),
@@ -97,8 +98,9 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		p.stepRows = r.count(m[14])
 	}
 	r.literal(m[3], kindPolicy)
-	p.sources = readSourcePolicies(r, m[17])
-	r.literal(m[18], version)
+	p.quorum = readQuorum(r, m[16])
+	p.sources = readSourcePolicies(r, m[18])
+	r.literal(m[19], version)
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -17,6 +17,7 @@ type Ledger struct {
 
 	mu     sync.Mutex
 	uses   map[use]*record
+	grants map[counterfoil.Digest]int64 // how often each was used
 	events [][]byte
 	head   time.Time
 }
@@ -33,7 +34,7 @@ type record struct {
 
 // NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
 func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
-	return &Ledger{now: now, key: key, uses: map[use]*record{}}
+	return &Ledger{now: now, key: key, uses: map[use]*record{}, grants: map[counterfoil.Digest]int64{}}
 }
 
 // Spend implements counterfoil.Ledger.
@@ -44,11 +45,12 @@ func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 	if _, spent := l.uses[id]; spent {
 		return nil, counterfoil.CodeAlreadyUsed
 	}
+	u.GrantCount = l.grants[u.Grant] + 1
 	c, err := u.Consume(ctx, l.now(), l.head, l.key)
 	if err != nil {
 		return nil, err
 	}
-	l.uses[id] = &record{consumption: c}
+	l.uses[id], l.grants[u.Grant] = &record{consumption: c}, u.GrantCount
 	l.append(started.WithUse(c.Digest()), c.At())
 	return c, nil
 }
