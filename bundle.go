@@ -206,6 +206,9 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 	} else {
 		rep.Unchecked = append(rep.Unchecked, "arguments: the bundle does not carry them; their digest is bound")
 	}
+	if before := dry.plan.before(c.step); dry.policy.ordered && before != "" {
+		rep.Unchecked = append(rep.Unchecked, "order: that the step before had succeeded; its own bundle shows it")
+	}
 	rep.Unchecked = append(rep.Unchecked,
 		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
 		"revocations after the keys were exported",

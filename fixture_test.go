@@ -94,10 +94,14 @@ func step(op doc) doc {
 func refreshStep(s doc) {
 	fields := slices.Clone(s["fields"].(list))
 	slices.SortFunc(fields, func(a, b any) int { return compareStrings(a.(string), b.(string)) })
-	s["inputDigest"] = digestOf("input", doc{
+	input := doc{
 		"tool": s["tool"], "effect": s["effect"], "sourceId": s["source"].(doc)["id"], "queryPlan": s["queryPlan"],
 		"fields": fields, "parametersDigest": s["parametersDigest"],
-	})
+	}
+	if e, bound := s["evidenceDigest"]; bound {
+		input["evidenceDigest"] = e
+	}
+	s["inputDigest"] = digestOf("input", input)
 }
 
 func compareStrings(a, b string) int {
