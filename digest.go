@@ -42,7 +42,8 @@ const (
 
 // digest is the only maker of a Digest from content.
 func digest(d domain, canonical []byte) Digest {
-	h := newDigest(d)
+	h := sha256.New()
+	h.Write(d.head())
 	h.Write(canonical)
 	var out Digest
 	h.Sum(out[:0])
@@ -51,13 +52,17 @@ func digest(d domain, canonical []byte) Digest {
 
 // newDigest begins a digest whose content comes piece by piece.
 func newDigest(d domain) hash.Hash {
+	h := sha256.New()
+	h.Write(d.head())
+	return h
+}
+
+// head is what comes before the content.
+func (d domain) head() []byte {
 	head := make([]byte, 0, 64)
 	head = append(head, "counterfoil/v1/"...)
 	head = append(head, d...)
-	head = append(head, '\n')
-	h := sha256.New()
-	h.Write(head)
-	return h
+	return append(head, '\n')
 }
 
 const badDigest = `a digest is "sha256:" and 64 lower-case hex digits, not all of them zero`
