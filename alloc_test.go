@@ -10,7 +10,7 @@ import (
 
 // Allocations are gated, nanoseconds are not: they are the part of the cost that does not depend on the machine.
 func TestAllocations(t *testing.T) {
-	w, keys, when, key := newWorkshop(t, 300), allKeys(t), tomorrow(), policyKey(t)
+	w, keys, when, key := newWorkshop(t), allKeys(t), tomorrow(), policyKey(t)
 	raw := arguments(300)
 	many, pol := stepsPlan(t, 128)
 	steps := &workshop{plan: many, policy: pol}

@@ -46,11 +46,11 @@ func (s *signer) Sign(ctx context.Context, m counterfoil.Message) ([]byte, error
 
 // payloadOf returns the payload of an envelope as a stranger reads it.
 func payloadOf(envelope []byte) doc {
-	raw, err := base64.StdEncoding.DecodeString(decode(envelope).(doc)["payload"].(string))
+	raw, err := base64.StdEncoding.DecodeString(asString(asDoc(decode(envelope))["payload"]))
 	if err != nil {
 		panic(err)
 	}
-	return decode(raw).(doc)
+	return asDoc(decode(raw))
 }
 
 func TestApprove(t *testing.T) {
@@ -173,11 +173,11 @@ func TestApprove_refuses(t *testing.T) {
 			s.req.ExpiresAt = now().Add(-time.Second)
 		}},
 		{"ended already", counterfoil.CodeApprovalExpired, func(s *state) {
-			s.policy = policyWithAge(7_200_000)
+			s.policy = patientPolicy()
 			s.req.ExpiresAt, *s.now = now().Add(30*time.Second), now().Add(time.Minute)
 		}},
 		{"ends at this instant", counterfoil.CodeApprovalExpired, func(s *state) {
-			s.policy = policyWithAge(7_200_000)
+			s.policy = patientPolicy()
 			s.req.ExpiresAt, *s.now = now().Add(30*time.Second), now().Add(30*time.Second)
 		}},
 		{"may not be used before its end", counterfoil.CodeInvalidInput, func(s *state) { s.req.NotBefore = expires() }},
@@ -232,9 +232,10 @@ func TestApprove_refuses(t *testing.T) {
 	}
 }
 
-func policyWithAge(ms int) doc {
+// patientPolicy accepts observations of two hours ago.
+func patientPolicy() doc {
 	p := policy()
-	inside(p, "sources", "incidents").(doc)["maxProvenanceAgeMs"] = ms
+	asDoc(inside(p, "sources", "incidents"))["maxProvenanceAgeMs"] = 7_200_000
 	return p
 }
 
@@ -304,8 +305,8 @@ func TestAuthorize_forgedApprovals(t *testing.T) {
 		{"policy", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["policyDigest"] = other }},
 		{"bindings", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["bindingsDigest"] = other }},
 		{"evaluation", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["evaluatedAt"] = stamp(now().Add(-time.Millisecond)) }},
-		{"authority digest", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["authority"].(doc)["digest"] = other }},
-		{"authority kind", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["authority"].(doc)["kind"] = "policy" }},
+		{"authority digest", counterfoil.CodeIntegrityFailed, func(p, _ doc) { asDoc(p["authority"])["digest"] = other }},
+		{"authority kind", counterfoil.CodeIntegrityFailed, func(p, _ doc) { asDoc(p["authority"])["kind"] = "policy" }},
 		{"no step", counterfoil.CodeIntegrityFailed, func(p, _ doc) { p["steps"] = list{} }},
 		{"a step more", counterfoil.CodeIntegrityFailed, func(p, s doc) { p["steps"] = list{s, s} }},
 		{"another step", counterfoil.CodeIntegrityFailed, func(_, s doc) { s["id"] = "other" }},
@@ -330,7 +331,7 @@ func TestAuthorize_forgedApprovals(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			p := payloadOf(l.x.Approval.Envelope())
-			c.f(p, inside(p, "steps", 0).(doc))
+			c.f(p, asDoc(inside(p, "steps", 0)))
 			l.x.Approval = forge(t, p, approverKey(t))
 			l.refused(c.code)
 		})
@@ -417,7 +418,7 @@ func TestAuthorize_keys(t *testing.T) {
 		t.Parallel()
 		l := newLab(t)
 		p := payloadOf(l.x.Approval.Envelope())
-		env := decode(l.x.Approval.Envelope()).(doc)
+		env := asDoc(decode(l.x.Approval.Envelope()))
 		p["reason"] = "because"
 		env["payload"] = base64.StdEncoding.EncodeToString(canonical(p))
 		a, err := counterfoil.ParseApproval(canonical(env))
@@ -428,8 +429,8 @@ func TestAuthorize_keys(t *testing.T) {
 	t.Run("a short signature", func(t *testing.T) {
 		t.Parallel()
 		l := newLab(t)
-		env := decode(l.x.Approval.Envelope()).(doc)
-		inside(env, "signatures", 0).(doc)["sig"] = "AQ=="
+		env := asDoc(decode(l.x.Approval.Envelope()))
+		asDoc(inside(env, "signatures", 0))["sig"] = "AQ=="
 		a, err := counterfoil.ParseApproval(canonical(env))
 		noError(t, err)
 		l.x.Approval = a

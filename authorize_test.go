@@ -102,7 +102,7 @@ func TestParseOperation_rejects(t *testing.T) {
 		for _, f := range []func(doc){
 			func(op doc) { op["parameters"] = doc{"where": "true"} },
 			func(op doc) { op["tool"] = "applyEdits" },
-			func(op doc) { op["queryPlan"].(doc)["fingerprint"] = digestOf("arguments", 1) },
+			func(op doc) { asDoc(op["queryPlan"])["fingerprint"] = digestOf("arguments", 1) },
 		} {
 			op := operation()
 			f(op)
@@ -145,7 +145,7 @@ func TestAuthorize_anotherOperation(t *testing.T) {
 		"another tool":        func(op doc) { op["tool"] = "other" },
 		"another effect":      func(op doc) { op["effect"] = "mutation" },
 		"another source":      func(op doc) { op["sourceId"] = "other" },
-		"another method":      func(op doc) { op["queryPlan"].(doc)["id"] = "tools/other" },
+		"another method":      func(op doc) { asDoc(op["queryPlan"])["id"] = "tools/other" },
 		"other fields":        func(op doc) { op["fields"] = list{"status"} },
 		"a decomposed letter": func(op doc) { op["parameters"] = doc{"where": "status = 'o\u0301pen'"} },
 		"a zero for an o":     func(op doc) { op["parameters"] = doc{"where": "status = '0pen'"} },
@@ -177,7 +177,7 @@ func TestAuthorize_anotherOperation(t *testing.T) {
 // The sources must be what they were, seen recently.
 func TestAuthorize_context(t *testing.T) {
 	t.Parallel()
-	prov := func(s doc) doc { return s["provenance"].(doc) }
+	prov := func(s doc) doc { return asDoc(s["provenance"]) }
 	for _, c := range []struct {
 		name string
 		code counterfoil.Code
@@ -190,7 +190,7 @@ func TestAuthorize_context(t *testing.T) {
 		{"another data mode", counterfoil.CodeContextMismatch, func(_, s doc) { prov(s)["dataMode"] = "cached" }},
 		{"the source is gone", counterfoil.CodeContextMismatch, func(all, _ doc) { delete(all, "incidents") }},
 		{"a source too many", counterfoil.CodeContextMismatch, func(all, s doc) {
-			o := clone(s).(doc)
+			o := asDoc(clone(s))
 			o["id"], all["other"] = "other", o
 		}},
 		{"seen too long ago", counterfoil.CodePolicyDenied, func(_, s doc) { prov(s)["observedAt"] = stamp(at(19, 58, 59, 999)) }},
@@ -203,7 +203,7 @@ func TestAuthorize_context(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			d := sources()
-			c.f(d["sources"].(doc), inside(d, "sources", "incidents").(doc))
+			c.f(asDoc(d["sources"]), asDoc(inside(d, "sources", "incidents")))
 			l.x.Context = mustContext(t, d)
 			if c.code == "" {
 				_, _, err := l.execute()
@@ -297,7 +297,7 @@ func TestAuthorize_window(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			pol := policyWithAge(7_200_000)
+			pol := patientPolicy()
 			pol["maxClockSkewMs"] = c.skew.Milliseconds()
 			l := newLabOf(t, plan(), pol, operation())
 			req := request()
@@ -436,13 +436,13 @@ func TestUse_FreshUntil(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := sources()
-	inside(d, "sources", "incidents", "provenance").(doc)["observedAt"] = stamp(at(19, 59, 20, 0))
+	asDoc(inside(d, "sources", "incidents", "provenance"))["observedAt"] = stamp(at(19, 59, 20, 0))
 	l.x.Context = mustContext(t, d)
 	if u := l.use(); !u.FreshUntil.Equal(at(20, 0, 20, 0)) {
 		t.Errorf("fresh until %s", u.FreshUntil)
 	}
 	pol := policy()
-	delete(inside(pol, "sources", "incidents").(doc), "maxProvenanceAgeMs")
+	delete(asDoc(inside(pol, "sources", "incidents")), "maxProvenanceAgeMs")
 	if u := newLabOf(t, plan(), pol, operation()).use(); !u.FreshUntil.IsZero() {
 		t.Errorf("fresh until %s", u.FreshUntil)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -46,9 +47,9 @@ type workshop struct {
 	signatures int
 }
 
-func newWorkshop(t testing.TB, size int) *workshop {
+func newWorkshop(t testing.TB) *workshop {
 	t.Helper()
-	args, err := counterfoil.ParseArguments(arguments(size))
+	args, err := counterfoil.ParseArguments(arguments(300))
 	noError(t, err)
 	c := call(t)
 	c.Arguments = args
@@ -150,7 +151,7 @@ func reference(t testing.TB) func() {
 func tokens(t testing.TB, b []byte) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(b))
 	for {
-		if _, err := d.ReadToken(); err == io.EOF {
+		if _, err := d.ReadToken(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
 			t.Fatal(err)
@@ -170,7 +171,7 @@ func BenchmarkReference(b *testing.B) { loop(b, reference(b)) }
 
 func BenchmarkDryRun(b *testing.B) {
 	b.Run("300B", func(b *testing.B) {
-		w := newWorkshop(b, 300)
+		w := newWorkshop(b)
 		loop(b, func() { w.dryRun(b) })
 	})
 	for _, n := range []int{1, 16, 128} {
@@ -183,17 +184,17 @@ func BenchmarkDryRun(b *testing.B) {
 }
 
 func BenchmarkApprove(b *testing.B) {
-	w, key := newWorkshop(b, 300), policyKey(b)
+	w, key := newWorkshop(b), policyKey(b)
 	loop(b, func() { w.approve(b, key) })
 }
 
 func BenchmarkExecute(b *testing.B) {
-	w := newWorkshop(b, 300)
+	w := newWorkshop(b)
 	loop(b, func() { w.execute(b) })
 }
 
 func BenchmarkVerifyBundle(b *testing.B) {
-	w, keys, when := newWorkshop(b, 300), allKeys(b), tomorrow()
+	w, keys, when := newWorkshop(b), allKeys(b), tomorrow()
 	loop(b, func() { w.verify(b, keys, when) })
 }
 
@@ -222,7 +223,7 @@ func BenchmarkParseArguments(b *testing.B) {
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{300, 100 << 10} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			w, raw, key := newWorkshop(b, 300), arguments(n), policyKey(b)
+			w, raw, key := newWorkshop(b), arguments(n), policyKey(b)
 			loop(b, func() { w.decide(b, raw, key) })
 		})
 	}
@@ -240,7 +241,7 @@ func hostile(n int) map[string][]byte {
 			b.WriteString(f(i))
 			b.WriteString(":0,")
 		}
-		b.WriteString(`"":0}`)
+		b.WriteString(`"~":0}`)
 		return []byte(b.String())
 	}
 	mixed := func(i int) uint32 { return uint32(i) * 2654435761 }
@@ -268,6 +269,7 @@ func hostile(n int) map[string][]byte {
 		"members backwards":     members(func(i int) string { return fmt.Sprintf(`"%08d"`, 99_999_999-i) }),
 		"members alike":         members(func(i int) string { return fmt.Sprintf(`"%s%08x"`, strings.Repeat("a", 50), mixed(i)) }),
 		"members with escapes":  members(func(i int) string { return fmt.Sprintf(`"\u0061\n%08x"`, mixed(i)) }),
+		"escapes in order":      members(func(i int) string { return fmt.Sprintf(`"\n%08d"`, i) }),
 		"members beyond ASCII":  members(func(i int) string { return fmt.Sprintf(`"é😀%08x"`, mixed(i)) }),
 		"objects out of order":  repeat("[", layers+",", "0]"),
 		"objects of few":        repeat("[", `{"b":0,"a":0},`, "0]"),
@@ -312,23 +314,23 @@ func ratio(b *testing.B, unit string, subject, reference func(), divisor float64
 // BenchmarkRatios prints the figures of docs/benchmarks.md.
 func BenchmarkRatios(b *testing.B) {
 	b.Run("dry-run", func(b *testing.B) {
-		w := newWorkshop(b, 300)
+		w := newWorkshop(b)
 		ratio(b, "x/verify", func() { w.dryRun(b) }, reference(b), 1)
 	})
 	b.Run("approve", func(b *testing.B) {
-		w, key := newWorkshop(b, 300), policyKey(b)
+		w, key := newWorkshop(b), policyKey(b)
 		ratio(b, "x/verify", func() { w.approve(b, key) }, reference(b), 1)
 	})
 	b.Run("execute", func(b *testing.B) {
-		w := newWorkshop(b, 300)
+		w := newWorkshop(b)
 		ratio(b, "x/verify", func() { w.execute(b) }, reference(b), 1)
 	})
 	b.Run("bundle", func(b *testing.B) {
-		w, keys, when := newWorkshop(b, 300), allKeys(b), tomorrow()
+		w, keys, when := newWorkshop(b), allKeys(b), tomorrow()
 		ratio(b, "x/verify/signature", func() { w.verify(b, keys, when) }, reference(b), float64(w.signatures))
 	})
 	b.Run("bundle-on-two-cores", func(b *testing.B) {
-		w, keys, when := newWorkshop(b, 300), allKeys(b), tomorrow()
+		w, keys, when := newWorkshop(b), allKeys(b), tomorrow()
 		const n = 64
 		many := func(workers int) func() {
 			return func() {
@@ -361,7 +363,7 @@ func BenchmarkRatios(b *testing.B) {
 		ratio(b, "x/128-times-one", func() { many.dryRun(b) }, func() { one.dryRun(b) }, 128)
 	})
 	b.Run("decide-100KiB", func(b *testing.B) {
-		w, raw, key := newWorkshop(b, 300), arguments(100<<10), policyKey(b)
+		w, raw, key := newWorkshop(b), arguments(100<<10), policyKey(b)
 		ratio(b, "x/jsontext", func() { w.decide(b, raw, key) }, func() {
 			v := jsontext.Value(bytes.Clone(raw))
 			noError(b, v.Canonicalize())

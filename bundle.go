@@ -1,6 +1,7 @@
 package counterfoil
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -56,7 +57,10 @@ func bundleLimits() limits {
 
 // ParseBundle reads a bundle. Only its canonical form is accepted, so that no byte of it can change unseen. The dry run is
 // rebuilt under the bundle's policy; no signature is verified.
-func ParseBundle(b []byte) (*Bundle, error) {
+func ParseBundle(b []byte) (*Bundle, error) { return readBundle(bytes.Clone(b)) }
+
+// readBundle reads a bundle that keeps b.
+func readBundle(b []byte) (*Bundle, error) {
 	r, err := newSignedReader(b, bundleLimits())
 	if err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ type Report struct {
 // reports what it proves and what it could not check. Approver, policy and ledger keys are judged at the instant of the
 // use, the receipt's key at the instant of its signature. A receipt from the future of now is refused.
 func VerifyBundle(b []byte, ring *KeyRing, now time.Time) (*Report, error) {
-	x, err := ParseBundle(b)
+	x, err := readBundle(b) // nothing of it outlives this call
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +215,7 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 	}
 	rep.Unchecked = append(rep.Unchecked,
 		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
-		"revocations after the keys were exported",
+		"revocations: that nothing it rests on was revoked before the use, nor a key after the ring was exported",
 		"the source as it was at the time of execution",
 		"the result itself; its digest is bound",
 	)

@@ -146,7 +146,7 @@ func ParseOperation(b []byte, p *Policy) (*Operation, error) {
 	}
 	r, err := newReader(b, limits{ // with room for what an operation has beside its parameters
 		bytes: p.parameters.bytes + maxDocumentBytes, nodes: p.parameters.nodes + maxFields + 16,
-		depth: p.parameters.depth + 1, width: max(p.parameters.nodes, maxFields),
+		depth: p.parameters.depth + 1, width: max(p.parameters.width, maxFields),
 	})
 	if err != nil {
 		return nil, err
@@ -166,8 +166,7 @@ func readOperation(r *reader, n value, p *Policy) (*Operation, error) {
 		return nil, r.err
 	}
 	o.parameters, o.canon = r.raw(m[3]), r.raw(n)
-	_, nodes, depth := skipValue(o.parameters, 0)
-	if len(o.parameters) > p.parameters.bytes || nodes > p.parameters.nodes || depth > p.parameters.depth {
+	if len(o.parameters) > p.parameters.bytes || !isCanonical(o.parameters, p.parameters) {
 		return nil, failAt(CodeInvalidInput, r.pointer(m[3]), "the parameters exceed the policy's budget")
 	}
 	if fingerprint(o.tool, o.parameters) != o.fingerprint {

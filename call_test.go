@@ -31,7 +31,7 @@ func TestCall(t *testing.T) {
 	p := plan()
 	delete(p, "provider")
 	s := step(operation())
-	s["id"], s["source"].(doc)["authorizationScope"] = counterfoil.CallStep, list{"a", "b"}
+	s["id"], asDoc(s["source"])["authorizationScope"] = counterfoil.CallStep, list{"a", "b"}
 	refreshStep(s)
 	p["steps"] = list{s}
 	if d := cmp.Diff(string(canonical(p)), string(c.Plan())); d != "" {
@@ -40,7 +40,7 @@ func TestCall(t *testing.T) {
 	if d := cmp.Diff(string(canonical(operation())), string(c.Operation())); d != "" {
 		t.Error(d)
 	}
-	rules, err := counterfoil.ParseDigest(policy()["rulesDigest"].(string))
+	rules, err := counterfoil.ParseDigest(asString(policy()["rulesDigest"]))
 	noError(t, err)
 	want := doc{
 		"kind": "counterfoil.policy", "version": "1.0", "allowedTools": list{"query"}, "allowedEffects": list{"read"},

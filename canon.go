@@ -98,6 +98,13 @@ func canonicalize(b []byte, lim limits, rule numberRule) ([]byte, error) {
 	if len(b) > lim.bytes {
 		return nil, tooLong(lim)
 	}
+	if isCanonical(b, lim) {
+		return bytes.Clone(b), nil
+	}
+	return rewrite(b, lim, rule)
+}
+
+func rewrite(b []byte, lim limits, rule numberRule) ([]byte, error) {
 	// Duplicate names are found below, where the names are sorted anyway.
 	if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return nil, syntaxError(b)

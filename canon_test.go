@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,11 @@ func TestCanonicalize(t *testing.T) {
 			noError(t, err)
 			if string(got) != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			long, err := counterfoil.Rewrite(got)
+			noError(t, err)
+			if !counterfoil.IsCanonical(got) || !bytes.Equal(long, got) || counterfoil.IsCanonical([]byte(c.in)) != (c.in == c.want) {
+				t.Errorf("the short cut and the long way differ: %s", long)
 			}
 			again, err := counterfoil.Canonicalize(got)
 			noError(t, err)
@@ -128,6 +134,9 @@ func TestCanonicalize_rejects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if counterfoil.IsCanonical([]byte(c.in)) {
+				t.Error("the short cut recognises it")
+			}
 			got, err := counterfoil.Canonicalize([]byte(c.in))
 			wantCode(t, err, counterfoil.CodeInvalidInput)
 			if got != nil {
@@ -246,6 +255,15 @@ func TestCanonicalize_boundsWhatItWrites(t *testing.T) {
 	wantCode(t, err, counterfoil.CodeInvalidInput)
 }
 
+// numbered returns n members in canonical order.
+func numbered(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf(`"m%04d":0`, i)
+	}
+	return out
+}
+
 // Documents have tighter bounds. A policy has room for all the shapes.
 func TestParse_documentBounds(t *testing.T) {
 	t.Parallel()
@@ -254,6 +272,7 @@ func TestParse_documentBounds(t *testing.T) {
 	}{
 		{"a million steps", `{"steps":[` + strings.Repeat("0,", 400_000) + `0]}`, "more than 1024 entries"},
 		{"a thousand members", "{" + strings.Repeat(`"a":0,`, 1024) + `"b":0}`, "more than 1024 entries"},
+		{"a thousand members in order", "{" + strings.Join(numbered(1025), ",") + "}", "more than 1024 entries"},
 		{"nodes", `{"a":[` + strings.Repeat("[0,0,0,0,0,0,0,0,0],", 900) + "0]}", "more than 8192 values"},
 		{"depth", string(nested("[", "]", 33)), "deeper than 32"},
 		{"bytes", `"` + strings.Repeat("a", 1<<20) + `"`, "larger than 1048576 bytes"},
@@ -269,6 +288,7 @@ func TestParse_documentBounds(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ name, in string }{ // at the limit: the fault is another one
+		{"members", "{" + strings.Join(numbered(1024), ",") + "}"},
 		{"entries", `{"steps":[` + strings.Repeat("0,", 1023) + `0]}`},
 		{"depth", string(nested("[", "]", 32))},
 		{"bytes", `"` + strings.Repeat("a", 1<<20-2) + `"`},
@@ -367,5 +387,30 @@ func TestCanonicalize_manyMembers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is one byte away from the canonical form is not it, or is another text's canonical form.
+func TestIsCanonical_everyByte(t *testing.T) {
+	t.Parallel()
+	good, err := counterfoil.Canonicalize([]byte(
+		`{"a":[0,-1,1.5,1e21,1e-7,true,false,null],"b\t\u0001\"\\":{"":"x\n\u001f\"\\/ é😀"},"c":{},"d":[],"é":[[],{}],"😀":12345678901234567890}`))
+	noError(t, err)
+	try := func(b []byte) {
+		long, err := counterfoil.Rewrite(b)
+		if counterfoil.IsCanonical(b) != (err == nil && bytes.Equal(long, b)) {
+			t.Errorf("the short cut says %v to %q, the long way %q, %v", counterfoil.IsCanonical(b), b, long, err)
+		}
+	}
+	for i := range good {
+		for c := range 256 {
+			b := bytes.Clone(good)
+			b[i] = byte(c)
+			try(b)
+			try(slices.Insert(bytes.Clone(good), i, byte(c)))
+		}
+		try(good[:i])
+		try(good[i:])
+		try(slices.Delete(bytes.Clone(good), i, i+1))
 	}
 }

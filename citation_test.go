@@ -163,13 +163,13 @@ func cite(p doc, uris ...string) doc {
 	for _, u := range uris {
 		all = append(all, doc{"uri": u})
 	}
-	inside(p, "steps", 0, "source", "provenance").(doc)["citations"] = all
+	asDoc(inside(p, "steps", 0, "source", "provenance"))["citations"] = all
 	return p
 }
 
 func citing() doc {
 	p := policy()
-	s := inside(p, "sources", "incidents").(doc)
+	s := asDoc(inside(p, "sources", "incidents"))
 	s["citationOrigins"], s["citationResourcePrefixes"] = list{"https://data.example.test"}, list{"/incidents"}
 	return p
 }
@@ -180,9 +180,9 @@ const incidents = "https://data.example.test/incidents"
 func TestParsePlan_citations(t *testing.T) {
 	t.Parallel()
 	want := cite(plan(), incidents, incidents+"/a%3Bb", incidents)
-	inside(want, "steps", 0, "source", "provenance", "citations", 1).(doc)["digest"] = digestOf("result", 1)
+	asDoc(inside(want, "steps", 0, "source", "provenance", "citations", 1))["digest"] = digestOf("result", 1)
 	raw := cite(plan(), "https://Data.example.test/%2569ncidents", incidents+"/a;b", incidents)
-	inside(raw, "steps", 0, "source", "provenance", "citations", 1).(doc)["digest"] = digestOf("result", 1)
+	asDoc(inside(raw, "steps", 0, "source", "provenance", "citations", 1))["digest"] = digestOf("result", 1)
 	p := mustPlan(t, raw)
 	if string(p.Canonical()) != string(canonical(want)) || p.Digest().String() != digestOf("plan", want) {
 		t.Errorf("got %s", p.Canonical())
@@ -198,20 +198,20 @@ func TestParsePlan_citations(t *testing.T) {
 
 	// Two steps may write one source in two ways, as long as they mean the same.
 	two, pol := twoSteps()
-	inside(two, "steps", 0).(doc)["source"] = clone(inside(cite(plan(), incidents), "steps", 0, "source"))
-	inside(two, "steps", 1).(doc)["source"] = clone(inside(cite(plan(), "https://data.example.test:443/%69ncidents"), "steps", 0, "source"))
+	asDoc(inside(two, "steps", 0))["source"] = clone(inside(cite(plan(), incidents), "steps", 0, "source"))
+	asDoc(inside(two, "steps", 1))["source"] = clone(inside(cite(plan(), "https://data.example.test:443/%69ncidents"), "steps", 0, "source"))
 	pol["sources"] = citing()["sources"]
 	_, err := mustPlan(t, two).DryRun(mustPolicy(t, pol), now())
 	noError(t, err)
-	inside(two, "steps", 1).(doc)["source"] = clone(inside(cite(plan(), "https://data.example.test/other;"), "steps", 0, "source"))
+	asDoc(inside(two, "steps", 1))["source"] = clone(inside(cite(plan(), "https://data.example.test/other;"), "steps", 0, "source"))
 	wantCode(t, drop(counterfoil.ParsePlan)(canonical(two)), counterfoil.CodeInvalidInput)
 
 	// A recorded dry run holds canonical bytes or none.
-	record := decode(mustDryRun(t, cite(plan(), incidents), citing()).Canonical()).(doc)
+	record := asDoc(decode(mustDryRun(t, cite(plan(), incidents), citing()).Canonical()))
 	noError(t, drop(func(b []byte) (*counterfoil.DryRun, error) {
 		return counterfoil.ParseDryRun(b, mustPolicy(t, citing()))
 	})(canonical(record)))
-	inside(record, "plan", "steps", 0, "source", "provenance", "citations", 0).(doc)["uri"] = "https://data.example.test:443/incidents"
+	asDoc(inside(record, "plan", "steps", 0, "source", "provenance", "citations", 0))["uri"] = "https://data.example.test:443/incidents"
 	_, err = counterfoil.ParseDryRun(canonical(record), mustPolicy(t, citing()))
 	wantCode(t, err, counterfoil.CodeInvalidInput)
 
@@ -260,7 +260,7 @@ func TestPolicy_citations(t *testing.T) {
 			t.Parallel()
 			pol := citing()
 			if c.edit != nil {
-				c.edit(pol, inside(pol, "sources", "incidents").(doc))
+				c.edit(pol, asDoc(inside(pol, "sources", "incidents")))
 			}
 			p, err := counterfoil.ParsePlan(canonical(cite(plan(), c.uris...)))
 			if err == nil {
@@ -293,7 +293,7 @@ func TestAuthorize_citations(t *testing.T) {
 	} {
 		l := newLabOf(t, cite(plan(), incidents), citing(), operation())
 		now := sources()
-		inside(now, "sources", "incidents", "provenance").(doc)["citations"] = list{doc{"uri": uri}}
+		asDoc(inside(now, "sources", "incidents", "provenance"))["citations"] = list{doc{"uri": uri}}
 		l.x.Context = mustContext(t, now)
 		_, err := l.authorize()
 		if counterfoil.CodeOf(err) != code {

@@ -80,13 +80,26 @@ func parseDigest(d *Digest, s []byte) bool {
 	if len(s) != len(digestPrefix)+2*len(d) || string(s[:len(digestPrefix)]) != digestPrefix {
 		return false
 	}
-	for _, c := range s[len(digestPrefix):] {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+	for i := range d {
+		high, low := nibble(s[len(digestPrefix)+2*i]), nibble(s[len(digestPrefix)+2*i+1])
+		if high|low > 15 {
 			return false
 		}
+		d[i] = high<<4 | low
 	}
-	_, err := hex.Decode(d[:], s[len(digestPrefix):])
-	return err == nil && !d.IsZero()
+	return !d.IsZero()
+}
+
+// nibble returns the value of a lower-case hex digit, 255 for anything else.
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	default:
+		return 255
+	}
 }
 
 // String returns the text form that ParseDigest reads.

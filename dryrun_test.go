@@ -18,16 +18,16 @@ func dryRunDoc(plan, policy doc, at time.Time, rows, size int) doc {
 		byEffect[string(e)] = 0
 	}
 	sources := list{}
-	for _, s := range plan["steps"].(list) {
-		byEffect[s.(doc)["effect"].(string)] = byEffect[s.(doc)["effect"].(string)].(int) + 1
+	for _, s := range asList(plan["steps"]) {
+		byEffect[asString(asDoc(s)["effect"])] = asInt(byEffect[asString(asDoc(s)["effect"])]) + 1
 		if len(sources) == 0 { // the fixtures have one source
-			sources = append(sources, s.(doc)["source"])
+			sources = append(sources, asDoc(s)["source"])
 		}
 	}
 	return doc{
 		"kind": "counterfoil.dry-run", "version": "1.0", "plan": plan, "planDigest": digestOf("plan", plan),
 		"policyDigest": digestOf("policy", policy), "bindingsDigest": digestOf("bindings", sources), "evaluatedAt": stamp(at),
-		"effectBudget": doc{"steps": len(plan["steps"].(list)), "rows": rows, "bytes": size, "byEffect": byEffect},
+		"effectBudget": doc{"steps": len(asList(plan["steps"])), "rows": rows, "bytes": size, "byEffect": byEffect},
 	}
 }
 
@@ -81,43 +81,43 @@ func TestDryRun_denies(t *testing.T) {
 		{"a publication", "/steps/0/effect", func(_, s, _, _ doc) { s["effect"] = "publish" }},
 		{"an undeclared field", "/steps/0/fields", func(_, s, _, _ doc) { s["fields"] = list{"status", "password"} }},
 		{"a wider scope", "/steps/0/source", func(_, s, _, _ doc) {
-			s["source"].(doc)["authorizationScope"] = list{"incidents:admin", "incidents:read"}
+			asDoc(s["source"])["authorizationScope"] = list{"incidents:admin", "incidents:read"}
 		}},
 		{"101 rows", "/steps", func(_, s, _, _ doc) { s["limits"] = doc{"rows": 101, "bytes": 1} }},
 		{"50001 bytes", "/steps", func(_, s, _, _ doc) { s["limits"] = doc{"rows": 1, "bytes": 50_001} }},
-		{"another schema", "/steps/0/source", func(_, s, _, _ doc) { s["source"].(doc)["schemaVersion"] = "schema-8" }},
-		{"another source version", "/steps/0/source", func(_, s, _, _ doc) { s["source"].(doc)["sourceVersion"] = "snapshot-10" }},
-		{"another data mode", "/steps/0/source", func(_, s, _, _ doc) { inside(s, "source", "provenance").(doc)["dataMode"] = "cached" }},
-		{"an observation too old", "/steps/0/source", func(_, s, _, _ doc) { inside(s, "source", "provenance").(doc)["observedAt"] = stamp(at(19, 0, 0, 0)) }},
+		{"another schema", "/steps/0/source", func(_, s, _, _ doc) { asDoc(s["source"])["schemaVersion"] = "schema-8" }},
+		{"another source version", "/steps/0/source", func(_, s, _, _ doc) { asDoc(s["source"])["sourceVersion"] = "snapshot-10" }},
+		{"another data mode", "/steps/0/source", func(_, s, _, _ doc) { asDoc(inside(s, "source", "provenance"))["dataMode"] = "cached" }},
+		{"an observation too old", "/steps/0/source", func(_, s, _, _ doc) { asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(at(19, 0, 0, 0)) }},
 		{"an observation too old by a millisecond", "/steps/0/source", func(_, s, _, _ doc) {
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(-60_001 * time.Millisecond))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(-60_001 * time.Millisecond))
 		}},
 		{"an observation in the future", "/steps/0/source", func(_, s, _, _ doc) {
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(time.Millisecond))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(time.Millisecond))
 		}},
 		{"an observation in the future, without a bound on age", "/steps/0/source", func(_, s, _, src doc) {
 			delete(src, "maxProvenanceAgeMs")
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(time.Millisecond))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(time.Millisecond))
 		}},
 		{"an observation in the future beyond the skew", "/steps/0/source", func(_, s, p, _ doc) {
 			p["maxClockSkewMs"] = 5000
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(5001 * time.Millisecond))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(5001 * time.Millisecond))
 		}},
-		{"an unknown source", "/steps/0/source", func(_, s, _, _ doc) { s["source"].(doc)["id"] = "constructor" }},
+		{"an unknown source", "/steps/0/source", func(_, s, _, _ doc) { asDoc(s["source"])["id"] = "constructor" }},
 		{"two fields where one is allowed", "/steps/0/fields", func(_, _, p, _ doc) { p["maxFieldsPerStep"] = 1 }},
 		{"two scopes where one is allowed", "/steps/0/source", func(_, s, p, src doc) {
 			p["maxAuthorizationScopesPerSource"] = 1
-			src["authorizationScope"], s["source"].(doc)["authorizationScope"] = list{"a", "b"}, list{"a", "b"}
+			src["authorizationScope"], asDoc(s["source"])["authorizationScope"] = list{"a", "b"}, list{"a", "b"}
 		}},
 		{"two steps where one is allowed", "/steps", func(p, s, _, _ doc) {
-			second := clone(s).(doc)
+			second := asDoc(clone(s))
 			second["id"] = "two"
 			p["steps"] = list{s, second}
 		}},
 		{"rows of one step", "/steps/0/limits", func(_, _, p, _ doc) { p["maxRowsPerStep"] = 99 }},
 		{"bytes of one step", "/steps/0/limits", func(_, _, p, _ doc) { p["maxBytesPerStep"] = 49_999 }},
 		{"rows of two steps together", "/steps", func(p, s, pol, _ doc) {
-			second := clone(s).(doc)
+			second := asDoc(clone(s))
 			second["id"] = "two"
 			p["steps"], pol["maxSteps"], pol["maxBytes"], pol["maxRows"] = list{s, second}, 2, 100_000, 199
 		}},
@@ -125,7 +125,7 @@ func TestDryRun_denies(t *testing.T) {
 			s["limits"] = doc{"rows": int64(1<<53 - 1), "bytes": 0}
 			steps := list{}
 			for i := range 128 {
-				c := clone(s).(doc)
+				c := asDoc(clone(s))
 				c["id"] = fmt.Sprint(i)
 				steps = append(steps, c)
 			}
@@ -135,10 +135,10 @@ func TestDryRun_denies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, pol := plan(), policy()
-			s := inside(p, "steps", 0).(doc)
-			c.f(p, s, pol, inside(pol, "sources", "incidents").(doc))
-			for _, s := range p["steps"].(list) {
-				refreshStep(s.(doc))
+			s := asDoc(inside(p, "steps", 0))
+			c.f(p, s, pol, asDoc(inside(pol, "sources", "incidents")))
+			for _, s := range asList(p["steps"]) {
+				refreshStep(asDoc(s))
 			}
 			d, err := mustPlan(t, p).DryRun(mustPolicy(t, pol), now())
 			wantCode(t, err, counterfoil.CodePolicyDenied)
@@ -153,23 +153,23 @@ func TestDryRun_allows(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(step, policy, source doc){
 		"an observation just young enough": func(s, _, _ doc) {
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(-60 * time.Second))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(-60 * time.Second))
 		},
-		"an observation of this instant": func(s, _, _ doc) { inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now()) },
+		"an observation of this instant": func(s, _, _ doc) { asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now()) },
 		"an observation ahead by the skew": func(s, p, _ doc) {
 			p["maxClockSkewMs"] = 5000
-			inside(s, "source", "provenance").(doc)["observedAt"] = stamp(now().Add(5 * time.Second))
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = stamp(now().Add(5 * time.Second))
 		},
 		"an old observation without a bound": func(s, _, src doc) {
 			delete(src, "maxProvenanceAgeMs")
-			inside(s, "source", "provenance").(doc)["observedAt"] = "0001-01-01T00:00:00.001Z"
+			asDoc(inside(s, "source", "provenance"))["observedAt"] = "0001-01-01T00:00:00.001Z"
 		},
 		"versions and modes of any kind": func(s, _, src doc) {
 			delete(src, "schemaVersions")
 			delete(src, "sourceVersions")
 			delete(src, "dataModes")
-			s["source"].(doc)["schemaVersion"], s["source"].(doc)["sourceVersion"] = "x", "y"
-			inside(s, "source", "provenance").(doc)["dataMode"] = "offline"
+			asDoc(s["source"])["schemaVersion"], asDoc(s["source"])["sourceVersion"] = "x", "y"
+			asDoc(inside(s, "source", "provenance"))["dataMode"] = "offline"
 		},
 		"no fields": func(s, _, _ doc) { s["fields"] = list{} },
 		"limits of zero": func(s, p, _ doc) {
@@ -180,8 +180,8 @@ func TestDryRun_allows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, pol := plan(), policy()
-			s := inside(p, "steps", 0).(doc)
-			f(s, pol, inside(pol, "sources", "incidents").(doc))
+			s := asDoc(inside(p, "steps", 0))
+			f(s, pol, asDoc(inside(pol, "sources", "incidents")))
 			refreshStep(s)
 			mustDryRun(t, p, pol)
 		})
@@ -238,11 +238,11 @@ func TestParseDryRun_forged(t *testing.T) {
 		"policy digest":   func(d doc) { d["policyDigest"] = other },
 		"plan digest":     func(d doc) { d["planDigest"] = other },
 		"bindings digest": func(d doc) { d["bindingsDigest"] = other },
-		"rows":            func(d doc) { d["effectBudget"].(doc)["rows"] = 99 },
-		"bytes":           func(d doc) { d["effectBudget"].(doc)["bytes"] = 0 },
-		"steps":           func(d doc) { d["effectBudget"].(doc)["steps"] = 2 },
-		"effects":         func(d doc) { inside(d, "effectBudget", "byEffect").(doc)["read"] = 0 },
-		"actor":           func(d doc) { d["plan"].(doc)["actor"] = "agent:other" },
+		"rows":            func(d doc) { asDoc(d["effectBudget"])["rows"] = 99 },
+		"bytes":           func(d doc) { asDoc(d["effectBudget"])["bytes"] = 0 },
+		"steps":           func(d doc) { asDoc(d["effectBudget"])["steps"] = 2 },
+		"effects":         func(d doc) { asDoc(inside(d, "effectBudget", "byEffect"))["read"] = 0 },
+		"actor":           func(d doc) { asDoc(d["plan"])["actor"] = "agent:other" },
 		"budget missing":  func(d doc) { d["effectBudget"] = doc{} },
 		"budget a number": func(d doc) { d["effectBudget"] = 0 },
 	} {
@@ -282,12 +282,12 @@ func TestParseDryRun_atTheLimits(t *testing.T) {
 	}
 	pol := wide()
 	pol["maxFieldsPerStep"] = 512
-	inside(pol, "sources", "incidents").(doc)["fields"] = fields
+	asDoc(inside(pol, "sources", "incidents"))["fields"] = fields
 	s["fields"] = fields
 	refreshStep(s)
 	steps := list{}
 	for i := range 9 { // 9 × 512 fields of 204 bytes: 0.94 MB
-		c := clone(s).(doc)
+		c := asDoc(clone(s))
 		c["id"] = fmt.Sprint(i)
 		steps = append(steps, c)
 	}
@@ -306,7 +306,7 @@ func TestContext_rejects(t *testing.T) {
 		for i := range n {
 			s := source()
 			s["id"] = fmt.Sprintf("source-%d", i)
-			out[s["id"].(string)] = s
+			out[asString(s["id"])] = s
 		}
 		return doc{"sources": out}
 	}

@@ -1,6 +1,7 @@
 package counterfoil
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -124,7 +125,7 @@ func (e *envelope) encode() []byte {
 
 // parseEnvelope reads an envelope of type t.
 func parseEnvelope(b []byte, t payloadType) (*envelope, error) {
-	r, err := newSignedReader(b, limits{bytes: 4 * maxDocumentBytes, nodes: 256, depth: 4, width: maxSignatures})
+	r, err := newSignedReader(bytes.Clone(b), limits{bytes: 4 * maxDocumentBytes, nodes: 256, depth: 4, width: maxSignatures})
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func TestEvents_ofAnExecution(t *testing.T) {
 	if d := cmp.Diff(string(canonical(started)), string(events[0])); d != "" {
 		t.Error(d)
 	}
-	completed := clone(started).(doc)
+	completed := asDoc(clone(started))
 	for k, v := range map[string]any{
 		"phase": "completed", "sequence": 2, "outcome": "succeeded", "rows": 1, "bytes": len(rawResult), "observedRows": 1,
 		"observedBytes": len(rawResult), "resultDigest": digestOfBytes("result", []byte(rawResult)), "receiptDigest": r.Digest().String(),
@@ -73,26 +73,26 @@ func TestEvents_holdNoSecrets(t *testing.T) {
 		return s
 	}
 	p, pol, op := plan(), policy(), operation()
-	op["tool"], op["sourceId"], op["queryPlan"].(doc)["id"] = secret("tool"), secret("source"), secret("method")
+	op["tool"], op["sourceId"], asDoc(op["queryPlan"])["id"] = secret("tool"), secret("source"), secret("method")
 	op["fields"], op["parameters"] = list{secret("field")}, doc{secret("name"): secret("argument")}
 	refreshOperation(op)
 	s := step(op)
 	s["id"] = secret("step")
-	src := s["source"].(doc)
+	src := asDoc(s["source"])
 	src["id"], src["schemaVersion"], src["sourceVersion"] = op["sourceId"], secret("schema"), secret("version")
-	src["authorizationScope"], src["provenance"].(doc)["attribution"] = list{secret("scope")}, secret("attribution")
+	src["authorizationScope"], asDoc(src["provenance"])["attribution"] = list{secret("scope")}, secret("attribution")
 	refreshStep(s)
 	p["id"], p["actor"], p["provider"], p["model"], p["steps"] = secret("plan"), secret("actor"), secret("provider"), secret("model"), list{s}
 	srcPolicy := sourcePolicy()
 	srcPolicy["fields"], srcPolicy["authorizationScope"] = op["fields"], src["authorizationScope"]
 	srcPolicy["schemaVersions"], srcPolicy["sourceVersions"] = list{src["schemaVersion"]}, list{src["sourceVersion"]}
-	pol["allowedTools"], pol["sources"] = list{op["tool"]}, doc{src["id"].(string): srcPolicy}
+	pol["allowedTools"], pol["sources"] = list{op["tool"]}, doc{asString(src["id"]): srcPolicy}
 
 	dry := mustDryRun(t, p, pol)
 	for _, failure := range []error{nil, errors.New(secret("error")), fmt.Errorf("%s: %w", secret("failure"), counterfoil.CodeExecutionFailed)} {
 		l := newLab(t)
-		l.x.DryRun, l.x.StepID = dry, s["id"].(string)
-		l.x.Operation, l.x.Context = mustOperation(t, op, dry.Policy()), mustContext(t, doc{"sources": doc{src["id"].(string): src}})
+		l.x.DryRun, l.x.StepID = dry, asString(s["id"])
+		l.x.Operation, l.x.Context = mustOperation(t, op, dry.Policy()), mustContext(t, doc{"sources": doc{asString(src["id"]): src}})
 		req := request()
 		req.Reason, req.Limits = secret("reason"), nil
 		l.x.Approval = mustApprove(t, dry, req, counterfoiltest.Key(t, counterfoil.RoleApprover, secret("approver"), "acme"))
@@ -126,14 +126,14 @@ func TestNewEvent(t *testing.T) {
 	good := counterfoil.EventParams{Tenant: "acme", Audience: "log.example.test", ExecutionID: "call-1", Code: "govern/not_allowed"}
 	for _, phase := range []counterfoil.Phase{
 		counterfoil.PhaseRefused, counterfoil.PhaseRequested, counterfoil.PhaseApproved, counterfoil.PhaseDenied, counterfoil.PhaseLapsed,
-		counterfoil.PhaseClassified, counterfoil.PhaseStarted, counterfoil.PhaseCompleted, counterfoil.PhaseLate,
+		counterfoil.PhaseClassified, counterfoil.PhaseStarted, counterfoil.PhaseCompleted, counterfoil.PhaseLate, counterfoil.PhaseRevoked,
 	} {
 		e, err := counterfoil.NewEvent(phase, names, good)
 		noError(t, err)
 		if e.Phase() != phase || e.Tenant() != "acme" || e.ExecutionID() != "call-1" {
 			t.Errorf("got %s %s %s", e.Phase(), e.Tenant(), e.ExecutionID())
 		}
-		got := decode(e.Seal(7, at(20, 0, 0, 7).Add(time.Microsecond))).(doc)
+		got := asDoc(decode(e.Seal(7, at(20, 0, 0, 7).Add(time.Microsecond))))
 		want := doc{
 			"kind": "counterfoil.event", "version": "1.0", "phase": string(phase), "sequence": 7.0, "time": stamp(at(20, 0, 0, 7)),
 			"tenant": "acme", "audience": "log.example.test", "executionId": "call-1", "code": "govern/not_allowed", "pseudonymKey": "test",
@@ -195,8 +195,8 @@ func TestEvent_Seal(t *testing.T) {
 	b := e.WithUse(d).Seal(1, now())
 	again, err := counterfoil.Canonicalize(b)
 	noError(t, err)
-	if !bytes.Equal(again, b) || len(decode(b).(doc)) != 32 {
-		t.Errorf("%d members: %s", len(decode(b).(doc)), b)
+	if !bytes.Equal(again, b) || len(asDoc(decode(b))) != 32 {
+		t.Errorf("%d members: %s", len(asDoc(decode(b))), b)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestPseudonyms(t *testing.T) {
 	_, err = counterfoil.NewPseudonyms("p", make([]byte, 31))
 	wantCode(t, err, counterfoil.CodeInvalidInput)
 	var out bytes.Buffer
-	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "p", p, "q", *p)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", slog.Any("p", p), slog.Any("q", *p))
 	fmt.Fprintf(&out, "%v %+v %#v %s %x %d", p, *p, p, p, p, p)
 	if s := out.String(); strings.Contains(s, "171") || strings.Contains(s, "abab") || strings.Count(s, "redacted") != 8 {
 		t.Errorf("printed: %s", s)

@@ -90,8 +90,8 @@ func TestDeriveEvidence_unavailable(t *testing.T) {
 	if diff := cmp.Diff(want, e.Unavailable()); diff != "" {
 		t.Error(diff)
 	}
-	got := decode(e.Canonical()).(doc)
-	if _, said := got["freshness"]; said || len(got["provenance"].(list)) != 0 || len(got["unavailableFacts"].(list)) != 4 {
+	got := asDoc(decode(e.Canonical()))
+	if _, said := got["freshness"]; said || len(asList(got["provenance"])) != 0 || len(asList(got["unavailableFacts"])) != 4 {
 		t.Errorf("got %v", got)
 	}
 	e.Unavailable()[0] = "x"
@@ -99,7 +99,7 @@ func TestDeriveEvidence_unavailable(t *testing.T) {
 		t.Error("the evidence changed")
 	}
 	d["cursor"] = "c"
-	if f := decode(mustEvidence(t, d).Canonical()).(doc)["freshness"].(doc); len(f) != 1 || f["cursorPresent"] != true {
+	if f := asDoc(asDoc(decode(mustEvidence(t, d).Canonical()))["freshness"]); len(f) != 1 || f["cursorPresent"] != true {
 		t.Errorf("got %v", f)
 	}
 	d["provenance"] = list{}
@@ -127,16 +127,16 @@ func TestDeriveEvidence_same(t *testing.T) {
 		"another capability": {func(d doc) { d["capabilities"] = list{"tools"} }, other},
 		"another scope":      {func(d doc) { d["authorizationScope"] = list{"incidents:admin"} }, other},
 		"another time":       {func(d doc) { d["retrievedAt"] = stamp(at(19, 59, 31, 0)) }, other},
-		"another server":     {func(d doc) { d["server"].(doc)["id"] = "other" }, other},
-		"another version":    {func(d doc) { d["server"].(doc)["version"] = "10" }, other},
-		"another mode":       {func(d doc) { d["freshness"].(doc)["mode"] = "realtime" }, other},
-		"another age":        {func(d doc) { d["freshness"].(doc)["maxAgeMs"] = 1 }, other},
-		"no age":             {func(d doc) { delete(d["freshness"].(doc), "maxAgeMs") }, other},
-		"an age of nothing":  {func(d doc) { d["freshness"].(doc)["maxAgeMs"] = 0 }, other},
-		"another validator":  {func(d doc) { inside(d, "provenance", 0).(doc)["validator"] = "x" }, other},
-		"provenance twice":   {func(d doc) { d["provenance"] = append(d["provenance"].(list), d["provenance"].(list)...) }, same},
+		"another server":     {func(d doc) { asDoc(d["server"])["id"] = "other" }, other},
+		"another version":    {func(d doc) { asDoc(d["server"])["version"] = "10" }, other},
+		"another mode":       {func(d doc) { asDoc(d["freshness"])["mode"] = "realtime" }, other},
+		"another age":        {func(d doc) { asDoc(d["freshness"])["maxAgeMs"] = 1 }, other},
+		"no age":             {func(d doc) { delete(asDoc(d["freshness"]), "maxAgeMs") }, other},
+		"an age of nothing":  {func(d doc) { asDoc(d["freshness"])["maxAgeMs"] = 0 }, other},
+		"another validator":  {func(d doc) { asDoc(inside(d, "provenance", 0))["validator"] = "x" }, other},
+		"provenance twice":   {func(d doc) { d["provenance"] = append(asList(d["provenance"]), asList(d["provenance"])...) }, same},
 		"another tool too": {func(d doc) {
-			d["tools"] = append(d["tools"].(list), doc{"name": "edit", "definitionDigest": digestOf("tool-definition", 1)})
+			d["tools"] = append(asList(d["tools"]), doc{"name": "edit", "definitionDigest": digestOf("tool-definition", 1)})
 		}, same},
 	} {
 		d := discovery()
@@ -150,7 +150,7 @@ func TestDeriveEvidence_same(t *testing.T) {
 		}
 	}
 	d := discovery()
-	two := append(d["provenance"].(list), doc{"source": "a file"})
+	two := append(asList(d["provenance"]), doc{"source": "a file"})
 	d["provenance"] = two
 	one := mustEvidence(t, d)
 	d["provenance"] = list{two[1], two[0]}
@@ -178,11 +178,11 @@ func TestDeriveEvidence_rejects(t *testing.T) {
 		"two names":                   {`{"name": "query", "name": "edit"}`, nil, invalid},
 		"no capability":               {"", func(d doc) { d["capabilities"] = list{"prompts"} }, broken},
 		"a listing of nothing":        {"", func(d doc) { d["tools"] = list{} }, broken},
-		"another digest":              {"", func(d doc) { inside(d, "tools", 0).(doc)["definitionDigest"] = digestOf("tool-definition", 1) }, broken},
-		"a tool twice":                {"", func(d doc) { d["tools"] = append(d["tools"].(list), d["tools"].(list)...) }, invalid},
+		"another digest":              {"", func(d doc) { asDoc(inside(d, "tools", 0))["definitionDigest"] = digestOf("tool-definition", 1) }, broken},
+		"a tool twice":                {"", func(d doc) { d["tools"] = append(asList(d["tools"]), asList(d["tools"])...) }, invalid},
 		"another kind":                {"", func(d doc) { d["kind"] = "counterfoil.evidence" }, invalid},
 		"another version":             {"", func(d doc) { d["version"] = "2.0" }, invalid},
-		"an unknown mode":             {"", func(d doc) { d["freshness"].(doc)["mode"] = "forever" }, invalid},
+		"an unknown mode":             {"", func(d doc) { asDoc(d["freshness"])["mode"] = "forever" }, invalid},
 		"no scope":                    {"", func(d doc) { d["authorizationScope"] = list{} }, invalid},
 		"65 sources":                  {"", func(d doc) { d["provenance"] = append(list{}, make(list, 65)...) }, invalid},
 	} {

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,14 +78,14 @@ func operation() doc {
 }
 
 func refreshOperation(op doc) {
-	op["queryPlan"].(doc)["fingerprint"] = digestOf("arguments", doc{"tool": op["tool"], "arguments": op["parameters"]})
+	asDoc(op["queryPlan"])["fingerprint"] = digestOf("arguments", doc{"tool": op["tool"], "arguments": op["parameters"]})
 }
 
 // step makes the plan's step out of the operation.
 func step(op doc) doc {
 	s := doc{
 		"id": "query-incidents", "tool": op["tool"], "effect": op["effect"], "source": source(), "fields": op["fields"],
-		"queryPlan": maps.Clone(op["queryPlan"].(doc)), "parametersDigest": digestOf("parameters", op["parameters"]),
+		"queryPlan": maps.Clone(asDoc(op["queryPlan"])), "parametersDigest": digestOf("parameters", op["parameters"]),
 		"limits": doc{"rows": 100, "bytes": 50_000},
 	}
 	refreshStep(s)
@@ -92,10 +94,10 @@ func step(op doc) doc {
 
 // refreshStep sets the step's inputDigest to what the step says.
 func refreshStep(s doc) {
-	fields := slices.Clone(s["fields"].(list))
-	slices.SortFunc(fields, func(a, b any) int { return compareStrings(a.(string), b.(string)) })
+	fields := slices.Clone(asList(s["fields"]))
+	slices.SortFunc(fields, func(a, b any) int { return compareStrings(asString(a), asString(b)) })
 	input := doc{
-		"tool": s["tool"], "effect": s["effect"], "sourceId": s["source"].(doc)["id"], "queryPlan": s["queryPlan"],
+		"tool": s["tool"], "effect": s["effect"], "sourceId": asDoc(s["source"])["id"], "queryPlan": s["queryPlan"],
 		"fields": fields, "parametersDigest": s["parametersDigest"],
 	}
 	if e, bound := s["evidenceDigest"]; bound {
@@ -145,9 +147,9 @@ func inside(v any, path ...any) any {
 	for _, p := range path {
 		switch p := p.(type) {
 		case string:
-			v = v.(doc)[p]
+			v = asDoc(v)[p]
 		case int:
-			v = v.(list)[p]
+			v = asList(v)[p]
 		}
 	}
 	return v
@@ -412,8 +414,26 @@ func (s *spy) Settle(ctx context.Context, r *counterfoil.Receipt, e counterfoil.
 	return nil
 }
 
+// as takes a value as what the test knows it to be.
+func as[T any](v any) T {
+	t, ok := v.(T)
+	if !ok {
+		panic(fmt.Sprintf("%v is a %T", v, v))
+	}
+	return t
+}
+
+func asDoc(v any) doc        { return as[doc](v) }
+func asList(v any) list      { return as[list](v) }
+func asString(v any) string  { return as[string](v) }
+func asNumber(v any) float64 { return as[float64](v) }
+func asInt(v any) int        { return as[int](v) }
+
 // sameValue compares two JSON numbers as decimals of any size.
 func sameValue(a, b string) bool {
+	if mantissa, _, _ := strings.Cut(strings.ToLower(a), "e"); strings.Trim(mantissa, "-0.") == "" {
+		a = "0" // whatever the exponent
+	}
 	x, okX := new(big.Rat).SetString(a)
 	y, okY := new(big.Rat).SetString(b)
 	return okX && okY && x.Cmp(y) == 0

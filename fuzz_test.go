@@ -35,6 +35,8 @@ func FuzzCanonicalize(f *testing.F) {
 		`{"b":[1,2.50,-0,1e21,1e-7,5e-324],"a":{"\u0061":"\ud83d\ude00","\n":null},"\ufb33":true}`, `[9007199254740993,0.1e1,1E400]`,
 		`"\u2028\/\u007f"`, ` [ ] `, `{"a":1,"a":2}`, `"\ud800"`, "\ufeff{}", `{"":{"":{"":0}}}`, `-`, `{"é":1,"é":2}`, `[[[[[]]]],{}]`,
 		`{"😀":1,"￮":2,"":3}`, `123456789012345678901234567890`, `1.7976931348623157e308`, `[0.1,1e-400]`, `{"a\\":1,"a\"":2,"a":3}`,
+		`{"":[0,-1,1.5,1e+21,1e-7,9007199254740992],"\u0000\t\"\\":{"a":true,"b":false,"c":null},"é":"😀"}`, `NaN`, `-Inf`, `Infinity`, `[0x1p-2]`,
+		`"\u001f"`, `"\u001F"`, `"\u0008"`, `"\/"`, `"\u0041"`, `[1_0]`, `-`, `+1`, `"abc\`, `{"a":1,}`, `[1,]`, `{"a"`, `{"a":`, `tru`, `[`, `{`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -49,6 +51,14 @@ func FuzzCanonicalize(f *testing.F) {
 		}
 		oracle := jsontext.Value(bytes.Clone(b))
 		strict := oracle.Canonicalize() == nil
+		// The short cut says yes to exactly what the long way leaves as it is.
+		long, wrong := counterfoil.Rewrite(b)
+		if short := counterfoil.IsCanonical(b); short != (wrong == nil && bytes.Equal(long, b)) {
+			t.Fatalf("the short cut says %v to %q, the long way %q, %v", short, b, long, wrong)
+		}
+		if (wrong == nil) != (err == nil) || !bytes.Equal(long, got) {
+			t.Fatalf("the long way ends elsewhere: %q, %v", long, wrong)
+		}
 		if err == nil {
 			if !strict {
 				t.Fatalf("%q is not strict JSON", b)

@@ -34,12 +34,12 @@ func TestReceipt_Statement(t *testing.T) {
 	r := mustReceipt(t)
 	s, err := r.Statement(context.Background(), receiptKey(t))
 	noError(t, err)
-	env := decode(s.Envelope()).(doc)
+	env := asDoc(decode(s.Envelope()))
 	if env["payloadType"] != inToto {
 		t.Errorf("payload type %v", env["payloadType"])
 	}
 	facts := payloadOf(r.Envelope())
-	bare := func(d any) string { return strings.TrimPrefix(d.(string), "sha256:") }
+	bare := func(d any) string { return strings.TrimPrefix(asString(d), "sha256:") }
 	want := doc{
 		"_type": "https://in-toto.io/Statement/v1", "predicateType": counterfoil.StatementPredicateType,
 		"predicate": doc{"receipt": facts, "receiptDigest": r.Digest().String()},
@@ -71,7 +71,7 @@ func TestReceipt_Statement(t *testing.T) {
 	noError(t, err)
 	s, err = r.Statement(context.Background(), receiptKey(t))
 	noError(t, err)
-	if subjects := payloadOf(s.Envelope())["subject"].(list); len(subjects) != 1 {
+	if subjects := asList(payloadOf(s.Envelope())["subject"]); len(subjects) != 1 {
 		t.Errorf("subjects %v", subjects)
 	}
 	noError(t, drop(counterfoil.ParseStatement)(s.Envelope()))
@@ -84,15 +84,15 @@ func TestStatement_keepsRolesApart(t *testing.T) {
 	r := mustReceipt(t)
 	s, err := r.Statement(ctx, receiptKey(t))
 	noError(t, err)
-	env := decode(s.Envelope()).(doc)
-	swapped := clone(env).(doc)
-	swapped["signatures"] = decode(r.Envelope()).(doc)["signatures"]
+	env := asDoc(decode(s.Envelope()))
+	swapped := asDoc(clone(env))
+	swapped["signatures"] = asDoc(decode(r.Envelope()))["signatures"]
 	parsed, err := counterfoil.ParseStatement(canonical(swapped))
 	noError(t, err)
 	wantCode(t, parsed.Verify(allKeys(t)), counterfoil.CodeSignatureInvalid)
 	wantCode(t, drop(counterfoil.ParseReceipt)(s.Envelope()), counterfoil.CodeInvalidInput)
 	wantCode(t, drop(counterfoil.ParseStatement)(r.Envelope()), counterfoil.CodeInvalidInput)
-	raw, err := base64.StdEncoding.DecodeString(env["payload"].(string))
+	raw, err := base64.StdEncoding.DecodeString(asString(env["payload"]))
 	noError(t, err)
 	for _, k := range []*counterfoil.PrivateKey{approverKey(t), policyKey(t), ledgerKey(t)} {
 		_, err := r.Statement(ctx, k)
@@ -112,8 +112,8 @@ func TestStatement_keepsRolesApart(t *testing.T) {
 	wantCode(t, s.Verify(nil), counterfoil.CodeSignatureInvalid)
 
 	// Two signatures are one too many.
-	env = decode(s.Envelope()).(doc)
-	env["signatures"] = slices.Repeat(env["signatures"].(list), 2)
+	env = asDoc(decode(s.Envelope()))
+	env["signatures"] = slices.Repeat(asList(env["signatures"]), 2)
 	parsed, err = counterfoil.ParseStatement(canonical(env))
 	noError(t, err)
 	wantCode(t, parsed.Verify(mustRing(t, foreign)), counterfoil.CodeSignatureInvalid)
@@ -144,17 +144,17 @@ func TestParseStatement_rejects(t *testing.T) {
 		code counterfoil.Code
 	}{
 		"another subject": {func(p doc) {
-			inside(p, "subject", 0, "digest").(doc)[counterfoil.StatementDigestName] = strings.Repeat("a", 64)
+			asDoc(inside(p, "subject", 0, "digest"))[counterfoil.StatementDigestName] = strings.Repeat("a", 64)
 		}, broken},
-		"another name":            {func(p doc) { inside(p, "subject", 1).(doc)["name"] = "input" }, broken},
-		"a subject less":          {func(p doc) { p["subject"] = p["subject"].(list)[:1] }, broken},
-		"a subject more":          {func(p doc) { p["subject"] = append(p["subject"].(list), p["subject"].(list)...) }, invalid},
-		"subjects in other order": {func(p doc) { slices.Reverse(p["subject"].(list)) }, broken},
-		"a plain SHA-256":         {func(p doc) { inside(p, "subject", 0).(doc)["digest"] = doc{"sha256": strings.Repeat("a", 64)} }, broken},
-		"another receipt":         {func(p doc) { inside(p, "predicate", "receipt").(doc)["rows"] = 2 }, broken},
-		"another digest":          {func(p doc) { p["predicate"].(doc)["receiptDigest"] = digestOf("receipt", 1) }, broken},
-		"no digest":               {func(p doc) { p["predicate"].(doc)["receiptDigest"] = "x" }, invalid},
-		"no receipt":              {func(p doc) { p["predicate"].(doc)["receipt"] = doc{} }, invalid},
+		"another name":            {func(p doc) { asDoc(inside(p, "subject", 1))["name"] = "input" }, broken},
+		"a subject less":          {func(p doc) { p["subject"] = asList(p["subject"])[:1] }, broken},
+		"a subject more":          {func(p doc) { p["subject"] = append(asList(p["subject"]), asList(p["subject"])...) }, invalid},
+		"subjects in other order": {func(p doc) { slices.Reverse(asList(p["subject"])) }, broken},
+		"a plain SHA-256":         {func(p doc) { asDoc(inside(p, "subject", 0))["digest"] = doc{"sha256": strings.Repeat("a", 64)} }, broken},
+		"another receipt":         {func(p doc) { asDoc(inside(p, "predicate", "receipt"))["rows"] = 2 }, broken},
+		"another digest":          {func(p doc) { asDoc(p["predicate"])["receiptDigest"] = digestOf("receipt", 1) }, broken},
+		"no digest":               {func(p doc) { asDoc(p["predicate"])["receiptDigest"] = "x" }, invalid},
+		"no receipt":              {func(p doc) { asDoc(p["predicate"])["receipt"] = doc{} }, invalid},
 		"another type":            {func(p doc) { p["_type"] = "https://in-toto.io/Statement/v0.1" }, invalid},
 		"another predicate":       {func(p doc) { p["predicateType"] = "https://slsa.dev/provenance/v1" }, invalid},
 	} {

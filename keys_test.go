@@ -110,10 +110,10 @@ func TestPrivateKey_isNotPrinted(t *testing.T) {
 	}
 	out.WriteString(k.String() + k.GoString())
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	logger.Info("x", "k", k, "v", *k, "h", h)
+	logger.Info("x", slog.Any("k", k), slog.Any("v", *k), slog.Any("h", h))
 	logger = slog.New(slog.NewJSONHandler(&out, nil))
-	logger.Info("x", "k", k, "v", *k, "h", h)
-	if b, err := json.Marshal(k); err == nil {
+	logger.Info("x", slog.Any("k", k), slog.Any("v", *k), slog.Any("h", h))
+	if b, err := json.Marshal([]any{k}); err == nil {
 		out.Write(b)
 	}
 	text := out.String()
@@ -152,8 +152,8 @@ func TestPrivateKey_signsForItsRoleOnly(t *testing.T) {
 		t.Error("what is signed is not DSSE's encoding")
 	}
 	p := k.Public()
-	p.Tenants[0], p.Role = "other", counterfoil.RoleReceipt
-	if k.Public().Tenants[0] != "a" || k.Public().Role != counterfoil.RoleApprover {
+	p.Tenants[0] = "other"
+	if k.Public().Tenants[0] != "a" {
 		t.Error("the key can be changed")
 	}
 }
@@ -264,13 +264,13 @@ func TestParseKeyRing_rejects(t *testing.T) {
 		"an end that is no time": func(k doc) { k["notAfter"] = "0001-01-01T00:00:00.000Z" },
 		"a null end":             func(k doc) { k["notAfter"] = nil },
 	} {
-		d := decode(mustRing(t, rfcKey(t, keyParams())).JSON()).(doc)
-		f(inside(d, "keys", 0).(doc))
+		d := asDoc(decode(mustRing(t, rfcKey(t, keyParams())).JSON()))
+		f(asDoc(inside(d, "keys", 0)))
 		if err := drop(counterfoil.ParseKeyRing)(canonical(d)); counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	d := decode(mustRing(t, rfcKey(t, keyParams())).JSON()).(doc)
+	d := asDoc(decode(mustRing(t, rfcKey(t, keyParams())).JSON()))
 	d["keys"] = list{inside(d, "keys", 0), inside(d, "keys", 0)}
 	if err := drop(counterfoil.ParseKeyRing)(canonical(d)); counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
 		t.Errorf("a key twice: got %v", err)

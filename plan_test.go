@@ -15,7 +15,7 @@ import (
 // twoSteps returns a plan of two steps on one source and a policy that has room for it.
 func twoSteps() (plan, policy doc) {
 	p, pol := onePlanOf(step(operation()), step(operation())), wide()
-	inside(p, "steps", 1).(doc)["id"] = "query-again"
+	asDoc(inside(p, "steps", 1))["id"] = "query-again"
 	return p, pol
 }
 
@@ -46,7 +46,7 @@ func TestParsePlan(t *testing.T) {
 		t.Error(d)
 	}
 	digest := func(v any) counterfoil.Digest {
-		d, err := counterfoil.ParseDigest(v.(string))
+		d, err := counterfoil.ParseDigest(asString(v))
 		noError(t, err)
 		return d
 	}
@@ -73,14 +73,14 @@ func TestParsePlan(t *testing.T) {
 func TestParsePlan_equivalence(t *testing.T) {
 	t.Parallel()
 	p := plan()
-	inside(p, "steps", 0).(doc)["fields"] = list{"status", "OBJECTID"}
+	asDoc(inside(p, "steps", 0))["fields"] = list{"status", "OBJECTID"}
 	if mustPlan(t, p).Digest() != mustPlan(t, plan()).Digest() {
 		t.Error("the order of fields changed the digest")
 	}
 	p = plan()
-	inside(p, "steps", 0, "source").(doc)["authorizationScope"] = list{"b", "a", "\U0001f600", "\uffee"}
+	asDoc(inside(p, "steps", 0, "source"))["authorizationScope"] = list{"b", "a", "\U0001f600", "\uffee"}
 	q := plan()
-	inside(q, "steps", 0, "source").(doc)["authorizationScope"] = list{"a", "b", "\U0001f600", "\uffee"}
+	asDoc(inside(q, "steps", 0, "source"))["authorizationScope"] = list{"a", "b", "\U0001f600", "\uffee"}
 	one, two := mustPlan(t, p), mustPlan(t, q)
 	if one.Digest() != two.Digest() {
 		t.Error("the order of scopes changed the digest")
@@ -101,7 +101,7 @@ func TestParsePlan_equivalence(t *testing.T) {
 	}
 	p, q = twoSteps()
 	again, _ := twoSteps()
-	slices.Reverse(again["steps"].(list))
+	slices.Reverse(asList(again["steps"]))
 	if mustPlan(t, p).Digest() == mustPlan(t, again).Digest() {
 		t.Error("the order of steps did not change the digest")
 	}
@@ -118,30 +118,30 @@ func TestParsePlan_rejects(t *testing.T) {
 		return out
 	}
 	for name, f := range map[string]func(p, s doc){
-		"a query plan of another id than was digested": func(_, s doc) { s["queryPlan"].(doc)["id"] = "tools/other" },
-		"another fingerprint than was digested":        func(_, s doc) { s["queryPlan"].(doc)["fingerprint"] = digestOf("arguments", 1) },
+		"a query plan of another id than was digested": func(_, s doc) { asDoc(s["queryPlan"])["id"] = "tools/other" },
+		"another fingerprint than was digested":        func(_, s doc) { asDoc(s["queryPlan"])["fingerprint"] = digestOf("arguments", 1) },
 		"other parameters than were digested":          func(_, s doc) { s["parametersDigest"] = digestOf("parameters", 1) },
 		"another tool than was digested":               func(_, s doc) { s["tool"] = "applyEdits" },
 		"another effect than was digested":             func(_, s doc) { s["effect"] = "mutation" },
 		"other fields than were digested":              func(_, s doc) { s["fields"] = list{"status"} },
-		"another source than was digested":             func(_, s doc) { s["source"].(doc)["id"] = "other" },
+		"another source than was digested":             func(_, s doc) { asDoc(s["source"])["id"] = "other" },
 		"an effect that is none":                       func(_, s doc) { s["effect"] = "write"; refreshStep(s) },
 		"an effect in another case":                    func(_, s doc) { s["effect"] = "Read"; refreshStep(s) },
 		"an empty effect":                              func(_, s doc) { s["effect"] = ""; refreshStep(s) },
-		"a data mode that is none":                     func(_, s doc) { inside(s, "source", "provenance").(doc)["dataMode"] = "Live" },
+		"a data mode that is none":                     func(_, s doc) { asDoc(inside(s, "source", "provenance"))["dataMode"] = "Live" },
 		"a field twice":                                func(_, s doc) { s["fields"] = list{"status", "status"} },
 		"513 fields":                                   func(_, s doc) { s["fields"] = many(513); refreshStep(s) },
-		"no scope":                                     func(_, s doc) { s["source"].(doc)["authorizationScope"] = list{} },
-		"129 scopes":                                   func(_, s doc) { s["source"].(doc)["authorizationScope"] = many(129) },
-		"a scope twice":                                func(_, s doc) { s["source"].(doc)["authorizationScope"] = list{"a", "b", "a"} },
+		"no scope":                                     func(_, s doc) { asDoc(s["source"])["authorizationScope"] = list{} },
+		"129 scopes":                                   func(_, s doc) { asDoc(s["source"])["authorizationScope"] = many(129) },
+		"a scope twice":                                func(_, s doc) { asDoc(s["source"])["authorizationScope"] = list{"a", "b", "a"} },
 		"a citation with a credential": func(_, s doc) {
-			inside(s, "source", "provenance").(doc)["citations"] = list{doc{"uri": "https://data.example.test/incidents?access_token=secret"}}
+			asDoc(inside(s, "source", "provenance"))["citations"] = list{doc{"uri": "https://data.example.test/incidents?access_token=secret"}}
 		},
 		"a citation that is a text": func(_, s doc) {
-			inside(s, "source", "provenance").(doc)["citations"] = list{"https://data.example.test/incidents"}
+			asDoc(inside(s, "source", "provenance"))["citations"] = list{"https://data.example.test/incidents"}
 		},
 		"65 citations": func(_, s doc) {
-			inside(s, "source", "provenance").(doc)["citations"] = slices.Repeat(list{doc{"uri": "https://data.example.test/incidents"}}, 65)
+			asDoc(inside(s, "source", "provenance"))["citations"] = slices.Repeat(list{doc{"uri": "https://data.example.test/incidents"}}, 65)
 		},
 		"evidence that was not digested":   func(_, s doc) { s["evidenceDigest"] = digestOf("evidence", 1) },
 		"no step":                          func(p, _ doc) { p["steps"] = list{} },
@@ -152,9 +152,9 @@ func TestParsePlan_rejects(t *testing.T) {
 		"a version in other words":         func(p, _ doc) { p["version"] = "1" },
 		"an actor with a hidden character": func(p, _ doc) { p["actor"] = "agent:\u200bplanner" },
 		"a tool name with a bidi control":  func(_, s doc) { s["tool"] = "query\u202e"; refreshStep(s) },
-		"negative rows":                    func(_, s doc) { s["limits"].(doc)["rows"] = -1 },
-		"the source's id in another case":  func(_, s doc) { s["source"].(doc)["id"] = "Incidents" },
-		"an input digest in upper case":    func(_, s doc) { s["inputDigest"] = strings.ToUpper(s["inputDigest"].(string)) },
+		"negative rows":                    func(_, s doc) { asDoc(s["limits"])["rows"] = -1 },
+		"the source's id in another case":  func(_, s doc) { asDoc(s["source"])["id"] = "Incidents" },
+		"an input digest in upper case":    func(_, s doc) { s["inputDigest"] = strings.ToUpper(asString(s["inputDigest"])) },
 		"an input digest of nothing":       func(_, s doc) { s["inputDigest"] = "sha256:" + strings.Repeat("0", 64) },
 		"an empty model":                   func(p, _ doc) { p["model"] = "" },
 		"a null provider":                  func(p, _ doc) { p["provider"] = nil },
@@ -162,14 +162,14 @@ func TestParsePlan_rejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := plan()
-			f(p, inside(p, "steps", 0).(doc))
+			f(p, asDoc(inside(p, "steps", 0)))
 			wantCode(t, drop(counterfoil.ParsePlan)(canonical(p)), counterfoil.CodeInvalidInput)
 		})
 	}
 	t.Run("one source described in two ways", func(t *testing.T) {
 		t.Parallel()
 		p, _ := twoSteps()
-		inside(p, "steps", 1, "source").(doc)["sourceVersion"] = "snapshot-10"
+		asDoc(inside(p, "steps", 1, "source"))["sourceVersion"] = "snapshot-10"
 		err := drop(counterfoil.ParsePlan)(canonical(p))
 		wantCode(t, err, counterfoil.CodeInvalidInput)
 		if !strings.Contains(err.Error(), "/steps/1/source: the plan describes one source in two ways") {
@@ -186,7 +186,7 @@ func TestParsePlan_atTheLimits(t *testing.T) {
 		op["sourceId"] = fmt.Sprintf("source-%d", i)
 		s := step(op)
 		s["id"] = fmt.Sprintf("step-%d", i)
-		s["source"].(doc)["id"] = op["sourceId"]
+		asDoc(s["source"])["id"] = op["sourceId"]
 		refreshStep(s)
 		steps = append(steps, s)
 	}
@@ -202,7 +202,7 @@ func TestParsePlan_atTheLimits(t *testing.T) {
 			scopes = append(scopes, fmt.Sprintf("s%d", i))
 		}
 	}
-	s["fields"], s["source"].(doc)["authorizationScope"] = fields, scopes
+	s["fields"], asDoc(s["source"])["authorizationScope"] = fields, scopes
 	refreshStep(s)
 	mustPlan(t, onePlanOf(s))
 }
@@ -269,11 +269,11 @@ func TestParsePolicy_rejects(t *testing.T) {
 		"a lifetime above a week":                      func(p, _ doc) { p["maxApprovalLifetimeMs"] = 7*24*3600*1000 + 1 },
 		"an age without end":                           func(_, s doc) { s["maxProvenanceAgeMs"] = int64(9007199254740991) },
 		"no grant":                                     func(p, _ doc) { p["grants"] = list{} },
-		"a grant of no tool":                           func(p, _ doc) { inside(p, "grants", 0).(doc)["tools"] = list{} },
-		"a grant of no source":                         func(p, _ doc) { inside(p, "grants", 0).(doc)["sources"] = list{} },
-		"a grant of no effect":                         func(p, _ doc) { inside(p, "grants", 0).(doc)["effects"] = list{} },
-		"a grant of an unknown effect":                 func(p, _ doc) { inside(p, "grants", 0).(doc)["effects"] = list{"write"} },
-		"257 grants":                                   func(p, _ doc) { p["grants"] = slices.Repeat(p["grants"].(list), 257) },
+		"a grant of no tool":                           func(p, _ doc) { asDoc(inside(p, "grants", 0))["tools"] = list{} },
+		"a grant of no source":                         func(p, _ doc) { asDoc(inside(p, "grants", 0))["sources"] = list{} },
+		"a grant of no effect":                         func(p, _ doc) { asDoc(inside(p, "grants", 0))["effects"] = list{} },
+		"a grant of an unknown effect":                 func(p, _ doc) { asDoc(inside(p, "grants", 0))["effects"] = list{"write"} },
+		"257 grants":                                   func(p, _ doc) { p["grants"] = slices.Repeat(asList(p["grants"]), 257) },
 		"steps of no effect":                           func(p, _ doc) { p["maxStepsByEffect"] = doc{} },
 		"steps of an unknown effect":                   func(p, _ doc) { p["maxStepsByEffect"] = doc{"write": 1} },
 		"129 steps of an effect":                       func(p, _ doc) { p["maxStepsByEffect"] = doc{"read": 129} },
@@ -295,7 +295,7 @@ func TestParsePolicy_rejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := fullPolicy()
-			f(p, inside(p, "sources", "incidents").(doc))
+			f(p, asDoc(inside(p, "sources", "incidents")))
 			wantCode(t, drop(counterfoil.ParsePolicy)(canonical(p)), counterfoil.CodeInvalidInput)
 		})
 	}
@@ -305,7 +305,7 @@ func TestParsePolicy_rejects(t *testing.T) {
 	p["maxOperationParameterBytes"], p["maxOperationParameterNodes"], p["maxOperationParameterDepth"] = 16<<20, 1_000_000, 64
 	p["allowedEffects"] = list{"share", "read", "render", "mutation", "publish", "realtime", "job", "destructive"}
 	pol := mustPolicy(t, p)
-	slices.SortFunc(p["allowedEffects"].(list), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	slices.SortFunc(asList(p["allowedEffects"]), func(a, b any) int { return strings.Compare(asString(a), asString(b)) })
 	if pol.Digest().String() != digestOf("policy", p) {
 		t.Error("the policy's digest is another")
 	}

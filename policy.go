@@ -92,6 +92,7 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		depth: int(r.countBetween(m[13], 1, MaxArgumentDepth)),
 		nodes: int(r.countBetween(m[14], 1, MaxArgumentNodes)),
 	}
+	p.parameters.width = p.parameters.nodes
 	if r.has(m[1]) {
 		p.effects = words(r, m[1], Effects())
 	}

@@ -16,7 +16,7 @@ func stepOf(id, tool, effect, source string) (s, op doc) {
 	refreshOperation(op)
 	s = step(op)
 	s["id"] = id
-	s["source"].(doc)["id"] = source
+	asDoc(s["source"])["id"] = source
 	refreshStep(s)
 	return s, op
 }
@@ -145,7 +145,7 @@ func chain(t *testing.T, order string) (*lab, []doc) {
 	both := sources()
 	notes := source()
 	notes["id"] = "notes"
-	both["sources"].(doc)["notes"] = notes
+	asDoc(both["sources"])["notes"] = notes
 	l.x.DryRun, l.x.Approval, l.x.Context = dry, reparsed(t, mustApprove(t, dry, req, approverKey(t))), mustContext(t, both)
 	return l, ops
 }
@@ -169,13 +169,13 @@ func TestExecute_manySteps(t *testing.T) {
 		t.Errorf("sums %v, %v", p["approvedRows"], p["approvedBytes"])
 	}
 	for i, want := range []counterfoil.Limit{{Rows: 10, Bytes: 1000}, {Rows: 5, Bytes: 2000}, {Rows: 30, Bytes: 3000}} {
-		s := p["steps"].(list)[i].(doc)
+		s := asDoc(asList(p["steps"])[i])
 		if s["id"] != fmt.Sprintf("step-%d", i) || s["rows"] != float64(want.Rows) || s["bytes"] != float64(want.Bytes) {
 			t.Errorf("step %d is %v", i, s)
 		}
 		l.at(i, ops)
 		l.executes(func(_ context.Context, w counterfoil.Work) (counterfoil.Result, error) {
-			if w.Limit != want || w.Operation.Effect() != counterfoil.Effect(ops[i]["effect"].(string)) {
+			if w.Limit != want || w.Operation.Effect() != counterfoil.Effect(asString(ops[i]["effect"])) {
 				t.Errorf("step %d works within %v as %s", i, w.Limit, w.Operation.Effect())
 			}
 			return counterfoil.Result{Value: []byte(rawResult), Rows: want.Rows}, nil

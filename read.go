@@ -1,7 +1,6 @@
 package counterfoil
 
 import (
-	"bytes"
 	"encoding/base64"
 	"iter"
 	"slices"
@@ -44,17 +43,15 @@ func newReader(b []byte, lim limits) (*reader, error) {
 }
 
 // newSignedReader reads a document that is signed as it stands: only its canonical form is accepted, so that no byte of it
-// can change unseen.
+// can change unseen. The reader keeps b.
 func newSignedReader(b []byte, lim limits) (*reader, error) {
-	r, err := newReader(b, lim)
-	if err != nil {
+	if len(b) <= lim.bytes && isCanonical(b, lim) {
+		return &reader{b: b, signed: true}, nil
+	}
+	if _, err := canonicalize(b, lim, numbersExact); err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(r.b, b) {
-		return nil, fail(CodeInvalidInput, "this document must be in canonical form")
-	}
-	r.signed = true
-	return r, nil
+	return nil, fail(CodeInvalidInput, "this document must be in canonical form")
 }
 
 func (r *reader) root() value { return value{0, len(r.b)} }
@@ -103,7 +100,7 @@ func (r *reader) entries(n value) iter.Seq2[[]byte, value] {
 				name, i = r.b[i:end], end+1
 			}
 			from := i
-			i, _, _ = skipValue(r.b, from)
+			i = skipValue(r.b, from)
 			if !yield(name, value{from, i}) {
 				return
 			}
@@ -118,20 +115,28 @@ func (r *reader) members(n value, out []value, names ...string) {
 		return
 	}
 	k := 0
-	for quoted, v := range r.entries(n) {
+	for i := n.from + 1; i < n.to-1; i++ {
 		found := k
-		for found < len(names) && string(quoted[1:len(quoted)-1]) != strings.TrimSuffix(names[found], "?") {
+		for found < len(names) && !isNamed(r.b[i+1:], strings.TrimSuffix(names[found], "?")) {
 			found++
 		}
 		if found == len(names) {
-			r.fail(v, "this member is not known")
+			from := skipString(r.b, i) + 1
+			r.fail(value{from, skipValue(r.b, from)}, "this member is not known")
 			return
 		}
 		r.absent(n, names[k:found])
-		out[found] = v
 		k = found + 1
+		from := i + len(strings.TrimSuffix(names[found], "?")) + len(`"":`)
+		i = skipValue(r.b, from)
+		out[found] = value{from, i}
 	}
 	r.absent(n, names[k:])
+}
+
+// isNamed reports whether a name follows, without escapes, and its closing quote.
+func isNamed(b []byte, name string) bool {
+	return len(b) > len(name) && b[len(name)] == '"' && string(b[:len(name)]) == name
 }
 
 func (r *reader) absent(n value, names []string) {

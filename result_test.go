@@ -187,7 +187,7 @@ func TestResult_JSON(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, pol := plan(), policy()
-			inside(p, "steps", 0).(doc)["limits"], pol["maxBytes"] = doc{"rows": 100, "bytes": 20_000_000}, 20_000_000
+			asDoc(inside(p, "steps", 0))["limits"], pol["maxBytes"] = doc{"rows": 100, "bytes": 20_000_000}, 20_000_000
 			l := newLabOf(t, p, pol, operation())
 			req := request()
 			req.Limits = nil

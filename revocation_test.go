@@ -26,7 +26,7 @@ func revokedEvent(t testing.TB) counterfoil.Event {
 // Whatever an approval rests on can be revoked; from then on nothing is spent and nothing runs.
 func TestExecute_revoked(t *testing.T) {
 	t.Parallel()
-	rules, err := counterfoil.ParseDigest(policy()["rulesDigest"].(string))
+	rules, err := counterfoil.ParseDigest(asString(policy()["rulesDigest"]))
 	noError(t, err)
 	for name, c := range map[string]struct {
 		subject func(*lab) counterfoil.Digest

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,6 +34,24 @@ func skipString(b []byte, i int) int {
 	}
 }
 
+// nextMark returns the offset of the first quote, backslash or control character from b[i] on, len(b) if there is none.
+func nextMark(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quotes, backslashes := w^'"'*ones, w^'\\'*ones
+		// A byte's high bit is set in marks if the byte is one of these. Above the first such byte, borrows make it unreliable.
+		marks := ((w-' '*ones)&^w | (quotes-ones)&^quotes | (backslashes-ones)&^backslashes) & highs
+		if marks != 0 {
+			return i + bits.TrailingZeros64(marks)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
 // skipScalar returns the offset past the number or literal that begins at b[i].
 func skipScalar(b []byte, i int) int {
 	for ; i < len(b); i++ {
@@ -44,39 +63,26 @@ func skipScalar(b []byte, i int) int {
 	return i
 }
 
-// skipValue returns the offset past the value that begins at b[i], how many values it is, itself included, and how deep
-// they are nested below it. The text is canonical: it has no white space.
-func skipValue(b []byte, i int) (end, nodes, depth int) {
-	if b[i] == '"' {
-		return skipString(b, i), 1, 0
-	}
-	for open := 0; ; {
+// skipValue returns the offset past the value that begins at b[i].
+func skipValue(b []byte, i int) int {
+	open := 0
+	for {
 		switch b[i] {
-		case '{', '[':
-			nodes++
-			i++
-			open++
-			if b[i] != '}' && b[i] != ']' {
-				depth = max(depth, open)
-			}
-		case '}', ']':
-			i++
-			open--
 		case '"':
-			if i = skipString(b, i); i < len(b) && b[i] == ':' {
-				i++ // it was a name
-				continue
-			}
-			nodes++
-		case ',':
+			i = skipString(b, i)
+		case '{', '[':
+			open++
 			i++
-			continue
+		case '}', ']':
+			open--
+			i++
+		case ',', ':':
+			i++
 		default:
-			nodes++
 			i = skipScalar(b, i)
 		}
 		if open == 0 {
-			return i, nodes, depth
+			return i
 		}
 	}
 }
@@ -100,7 +106,7 @@ func appendString[S ~[]byte | ~string](dst []byte, s S) []byte {
 	from := 0
 	for i := range len(s) {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
+		if c >= ' ' && c != '"' && c != '\\' {
 			continue
 		}
 		dst = append(dst, s[from:i]...)
@@ -208,14 +214,11 @@ func (rule numberRule) append(dst, raw []byte) ([]byte, *Error) {
 	return dst, nil
 }
 
-// isSmallInteger reports whether a JSON number is an integer of at most 2^53: its own canonical form.
+// isSmallInteger reports whether a text is a JSON number that is an integer of at most 2^53: its own canonical form.
 func isSmallInteger(raw []byte) bool {
-	digits := raw
-	if raw[0] == '-' {
-		digits = raw[1:]
-	}
+	digits := bytes.TrimPrefix(raw, []byte("-"))
 	const most = "9007199254740992"
-	if len(digits) > len(most) || len(digits) == len(most) && string(digits) > most || digits[0] == '0' && len(raw) > 1 {
+	if len(digits) == 0 || len(digits) > len(most) || len(digits) == len(most) && string(digits) > most || digits[0] == '0' && len(raw) > 1 {
 		return false
 	}
 	for _, c := range digits {
@@ -256,14 +259,14 @@ type decimal struct {
 func decimalOf(raw []byte) (d decimal, ok bool) {
 	zeros, fraction, end := 0, 0, len(raw)
 	for i, c := range raw {
-		switch {
-		case c == '-':
+		switch c {
+		case '-':
 			d.negative = true
-		case c == '.':
+		case '.':
 			fraction = i + 1
-		case c == 'e' || c == 'E':
+		case 'e', 'E':
 			end = i
-		case c == '0':
+		case '0':
 			zeros++
 		default:
 			if d.n == 0 {

@@ -178,5 +178,5 @@ func decCodes(dst []byte, tok string) ([]byte, bool) {
 	if n > 255 {
 		return dst, false
 	}
-	return append(dst, byte(n)), true //nolint:gosec // at most 255
+	return append(dst, byte(n)), true // at most 255
 }

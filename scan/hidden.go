@@ -103,7 +103,7 @@ func (h *hiddenReader) tagRun(i int, afterFlag bool) int {
 		}
 		i += n
 		if closed = c == tagEnd; !closed {
-			h.tags.add(byte(c-tagFirst), start, i) //nolint:gosec // the tags block has 128 code points
+			h.tags.add(byte(c-tagFirst), start, i) // the tags block has 128 code points
 		}
 	}
 	if !closed || !afterFlag || !region(h.tags.text[min(from, len(h.tags.text)):]) {

@@ -216,8 +216,8 @@ func TestScan_benign(t *testing.T) {
 		"A ⊓\ufe00 B ⊓\ufe00 C ⊓\ufe00 D ⊓\ufe00 E ⊓\ufe00 F",
 		"Пожалуйста, проверьте инструкции перед запуском.",
 		"説明書の指示に従ってください。",
-		"می‌خواهم کتاب‌ها را بخوانم", // words with zero-width non-joiners
-		"👨‍👩‍👧 ❤️ 🏳️‍🌈 family",
+		"می\u200cخواهم کتاب\u200cها را بخوانم", // words with zero-width non-joiners
+		"👨\u200d👩\u200d👧 ❤\ufe0f 🏳\ufe0f\u200d🌈 family",
 		"葛\U000e0100城市 and 辻\U000e0101さん", // ideographic variants
 		"",
 		"\xff\xfe\xfd",

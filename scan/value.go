@@ -84,7 +84,7 @@ func (d *document) read(doc []byte) {
 	d.columns = map[column]int{}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(doc))
 	var open []container
-	at, name := 0, false
+	at := 0
 	for n := 0; ; n++ {
 		if n%1024 == 0 && !d.r.alive() {
 			return
@@ -99,19 +99,19 @@ func (d *document) read(doc []byte) {
 		if closing {
 			open = open[:len(open)-1]
 		} else {
-			at, name = d.place(open, at, tok)
-			if name {
+			var name bool
+			if at, name = d.place(open, at, tok); name {
 				continue
 			}
 		}
-		switch {
-		case kind == '{' || kind == '[':
+		if kind == '{' || kind == '[' {
 			if len(open) == maxNesting {
 				d.r.stop(UnscannableNesting)
 				return
 			}
 			open = append(open, container{node: at, object: kind == '{'})
-		case kind == '"':
+		}
+		if kind == '"' {
 			d.strings = append(d.strings, text{tok.String(), at, false})
 		}
 		if len(open) == 0 {

@@ -25,6 +25,7 @@ type approvalJSON struct {
 	ID               string            `json:"id"`
 	State            string            `json:"state"`
 	Requester        string            `json:"requester"`
+	Run              string            `json:"run,omitzero"`
 	Upstream         string            `json:"upstream"`
 	Method           string            `json:"method,omitzero"`
 	Tool             string            `json:"tool"`
@@ -47,7 +48,7 @@ type approvalJSON struct {
 
 func toJSON(p gateway.Approval) approvalJSON {
 	return approvalJSON{
-		ID: p.ID, State: string(p.State), Requester: p.Requester, Upstream: p.UpstreamName, Method: p.Method, Tool: p.Tool, Effect: p.Effect,
+		ID: p.ID, State: string(p.State), Requester: p.Requester, Run: p.Run, Upstream: p.UpstreamName, Method: p.Method, Tool: p.Tool, Effect: p.Effect,
 		Arguments: p.Arguments, InputDigest: p.InputDigest, DryRunDigest: p.DryRunDigest, DefinitionDigest: p.DefinitionDigest,
 		Rule: p.Rule, Findings: p.Findings, CreatedAt: p.CreatedAt, ExpiresAt: p.ExpiresAt, DecidedBy: p.DecidedBy, DecidedAt: p.DecidedAt,
 		Reason: p.Reason, Cause: p.VoidCause, Receipt: p.Receipt, Outcome: p.Outcome,
@@ -212,6 +213,7 @@ func (a *app) printApproval(p gateway.Approval) error {
 	line("effect", p.Effect)
 	line("server", p.UpstreamName)
 	line("requester", p.Requester)
+	line("run", p.Run)
 	line("asked by", p.Rule)
 	for _, f := range p.Findings {
 		line("finding", f.Severity+": "+f.Pattern+" at "+f.Pointer)

@@ -18,10 +18,10 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/console"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/governance"
 	"github.com/counterfoil/counterfoil/internal/keystore"
-	"github.com/counterfoil/counterfoil/internal/store/filelock"
 )
 
 const (
@@ -229,7 +229,9 @@ func (r *reviewer) Receipts(ctx context.Context, after string, limit int) (list 
 		return nil, "", err
 	}
 	for _, e := range page {
-		list = append(list, console.Receipt{ID: e.ID, Approval: e.Request, Tool: e.Tool, Outcome: e.Outcome, At: e.StartedAt})
+		list = append(list, console.Receipt{
+			ID: e.ID, Approval: e.Request, UpstreamName: e.Upstream, Tool: e.Tool, Effect: string(e.Effect), Outcome: e.Outcome, At: e.StartedAt,
+		})
 		next = e.ID
 	}
 	if len(page) < limit {

@@ -14,7 +14,9 @@ import (
 type receiptJSON struct {
 	ID        string    `json:"id"`
 	Approval  string    `json:"approval,omitzero"`
+	Upstream  string    `json:"upstream,omitzero"`
 	Tool      string    `json:"tool"`
+	Effect    string    `json:"effect,omitzero"`
 	Outcome   string    `json:"outcome,omitzero"`
 	StartedAt time.Time `json:"startedAt"`
 }
@@ -38,9 +40,10 @@ func (a *app) receiptsCommand() *cobra.Command {
 						outcome = "running"
 					}
 					if a.asJSON {
-						err = a.printJSON(receiptJSON{e.ID, e.Request, e.Tool, e.Outcome, e.StartedAt})
+						err = a.printJSON(receiptJSON{e.ID, e.Request, e.Upstream, e.Tool, string(e.Effect), e.Outcome, e.StartedAt})
 					} else {
-						_, err = fmt.Fprintf(a.out, "%s  %-13s %s  %s\n", e.ID, outcome, e.StartedAt.Local().Format(timeFormat), show.Plain(e.Tool))
+						_, err = fmt.Fprintf(a.out, "%s  %-13s %-11s %s  %s of %s\n", e.ID, outcome, e.Effect, e.StartedAt.Local().Format(timeFormat),
+							show.Plain(e.Tool), show.Plain(e.Upstream))
 					}
 					if err != nil {
 						return err
@@ -91,7 +94,7 @@ func (a *app) receiptsCommand() *cobra.Command {
 
 func (a *app) printReceipt(r *counterfoil.Report) error {
 	if a.asJSON {
-		return a.printJSON(receiptJSON{ID: r.ExecutionID, Tool: r.Tool, Outcome: string(r.Outcome), StartedAt: r.ConsumedAt})
+		return a.printJSON(receiptJSON{ID: r.ExecutionID, Tool: r.Tool, Effect: string(r.Effect), Outcome: string(r.Outcome), StartedAt: r.ConsumedAt})
 	}
 	for _, l := range [][2]string{
 		{"receipt", r.ExecutionID}, {"tool", r.Tool + " (" + string(r.Effect) + ")"}, {"arguments", string(r.Arguments)},

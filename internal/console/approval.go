@@ -30,6 +30,7 @@ type detail struct {
 	Tool      []show.Segment
 	Upstream  []show.Segment
 	Requester []show.Segment
+	Run       []show.Segment
 	Effect    effect
 	Strict    bool // the passphrase is asked for each time
 	Size      string
@@ -61,7 +62,7 @@ func (x *exchange) detail(a gateway.Approval) *detail {
 	d := &detail{
 		ID: a.ID, Href: link("/approvals/", a.ID), State: stateWord(state), Pending: state == gateway.Pending,
 		Method: show.Plain(a.Method), ToolCall: a.Method == "tools/call",
-		Tool: show.Text(a.Tool), Upstream: show.Text(a.UpstreamName), Requester: show.Text(a.Requester),
+		Tool: show.Text(a.Tool), Upstream: show.Text(a.UpstreamName), Requester: show.Text(a.Requester), Run: show.Text(a.Run),
 		Effect: effectNamed(a.Effect), Rule: show.Text(a.Rule),
 		UpstreamID: shorten(a.UpstreamID), DefinitionDigest: shorten(a.DefinitionDigest), RulesDigest: shorten(a.RulesDigest),
 		InputDigest: shorten(a.InputDigest), DryRunDigest: shorten(a.DryRunDigest),

@@ -309,7 +309,7 @@ func (d *desk) state() gateway.State {
 // ask returns a pending request. The digests are made up.
 func ask(id, tool, effect, arguments string) gateway.Approval {
 	return gateway.Approval{
-		ID: id, Tenant: "local", Requester: "agent:claude-code", State: gateway.Pending,
+		ID: id, Tenant: "local", Requester: "agent:claude-code", Run: "wrap-5f1c", State: gateway.Pending,
 		UpstreamID: hash("upstream"), UpstreamName: "npx @modelcontextprotocol/server-filesystem /work",
 		Method: "tools/call", Tool: tool, Effect: effect, Arguments: []byte(arguments),
 		Definition:  []byte(`{"description":"Does things to files.","inputSchema":{"properties":{"path":{"type":"string"}},"type":"object"},"name":"` + tool + `"}`),

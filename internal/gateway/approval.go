@@ -28,6 +28,7 @@ type Approval struct {
 	ID        string
 	Tenant    string
 	Requester string // the principal that proposed the call
+	Run       string // the run that it was proposed in first
 	State     State
 
 	UpstreamID   string // digest of the upstream's identity

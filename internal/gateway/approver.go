@@ -29,7 +29,7 @@ func (g *Gateway) Approval(ctx context.Context, tenant, id string) (Approval, er
 	if err != nil {
 		return a, err
 	}
-	a.UpstreamID, a.Method, a.Definition, a.DefinitionDigest = d.UpstreamID, d.Method, d.Definition, d.DefDigest
+	a.UpstreamID, a.Method, a.Definition, a.DefinitionDigest, a.Run = d.UpstreamID, d.Method, d.Definition, d.DefDigest, d.Run
 	a.RulesDigest, a.Findings = d.RulesDigest, d.Findings
 	a.Rule = d.Rule
 	if d.Why != "" {

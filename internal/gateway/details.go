@@ -19,6 +19,7 @@ const (
 // details are what a request holds under seal: what people see, and the documents that will be approved and executed.
 type details struct {
 	Method      string         `json:"method"`
+	Run         string         `json:"run"`
 	UpstreamID  string         `json:"upstreamId"`
 	Definition  jsontext.Value `json:"definition,omitzero"`
 	DefDigest   string         `json:"definitionDigest"`
@@ -45,7 +46,7 @@ func (g *Gateway) open(tenant, kind, name string, sealed []byte) ([]byte, error)
 
 func (g *Gateway) sealDetails(p *passage, row RequestRow) ([]byte, error) {
 	d := details{
-		Method: p.call.Method, UpstreamID: p.server.id.String(), DefDigest: p.definition().String(), RulesDigest: g.rules.String(),
+		Method: p.call.Method, Run: p.call.Run, UpstreamID: p.server.id.String(), DefDigest: p.definition().String(), RulesDigest: g.rules.String(),
 		Rule: p.rule, Why: p.why, Findings: p.findings,
 		Policy: p.dry.Policy().Canonical(), DryRun: p.dry.Canonical(), Operation: p.op.Canonical(),
 	}

@@ -95,7 +95,9 @@ type Execution struct {
 	Consumption                         []byte
 	Receipt                             []byte // nil while it is not settled
 	StartedAt                           time.Time
-	Tool, Outcome                       string // of the receipt: for lists
+	Upstream, Tool                      string // of the plan's step: for lists
+	Effect                              counterfoil.Effect
+	Outcome                             string // of the receipt
 }
 
 // Executions reads the ledger, newest first.

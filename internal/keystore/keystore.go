@@ -23,7 +23,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/counterfoil/counterfoil"
-	"github.com/counterfoil/counterfoil/internal/store/filelock"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 

@@ -15,7 +15,7 @@ import (
 const (
 	maxPages        = 1000
 	maxTools        = 10_000
-	maxListBytes    = 64 << 20
+	maxListBytes    = 16 << 20
 	maxListAttempts = 3
 	defaultListTime = 60 * time.Second
 	maxKept         = 5 * time.Minute // of a list whose upstream can't say that it has changed

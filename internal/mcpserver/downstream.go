@@ -104,10 +104,9 @@ func (d downstream) elicit(m *jsonrpc.Message) {
 
 // Notify passes the upstream's notification on to the client.
 func (d downstream) Notify(m *jsonrpc.Message) {
-	relayed := true
+	var relayed bool
 	switch {
-	case !strings.HasPrefix(m.Method, "notifications/") || !isObject(m.Params):
-		relayed = false
+	case !strings.HasPrefix(m.Method, "notifications/") || !isObject(m.Params): // dropped
 	case m.Method == "notifications/progress":
 		relayed = d.tokens.relay(m, d.out.send)
 	case m.Method == "notifications/cancelled":

@@ -339,7 +339,7 @@ func (c *client) wantError(line, id string, number int) {
 	c.isError(c.read(), id, number)
 }
 
-func (c *client) isError(m message, id string, number int) string {
+func (c *client) isError(m message, id string, number int) {
 	c.t.Helper()
 	var e struct {
 		Code    int
@@ -348,7 +348,6 @@ func (c *client) isError(m message, id string, number int) string {
 	if err := json.Unmarshal(m.Error, &e); err != nil || e.Code != number || string(m.ID) != id {
 		c.t.Errorf("got id %s, error %s, result %s; want id %s, error %d", m.ID, m.Error, m.Result, id, number)
 	}
-	return e.Message
 }
 
 const initializeParams = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`

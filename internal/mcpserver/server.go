@@ -42,7 +42,7 @@ type Options struct {
 	Principal string
 	Run       string
 	Name      string // of the upstream, for people
-	Identity  []byte // of the upstream: see upstream.Identity
+	Identity  []byte // of the upstream: see governance.Identity
 
 	Hold        time.Duration    // how long a call may wait for a person
 	Drain       time.Duration    // how long calls may take to end when the client has gone; zero is 2 s

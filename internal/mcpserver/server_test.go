@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,22 +254,33 @@ func TestServe_upstreamError(t *testing.T) {
 // Answer.Delivered is called when the client has the answer, and not before or otherwise.
 func TestServe_delivered(t *testing.T) {
 	t.Parallel()
-	var delivered atomic.Int32
-	g := &gate{do: func(ctx context.Context, c gateway.Call) (gateway.Answer, error) {
-		return gateway.Answer{Result: []byte(`{}`), Delivered: func() { delivered.Add(1) }}, nil
-	}}
-	c := serve(t, newFake("2025-03-26"), g, nil)
-	c.initialize(initializeParams)
-	c.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
-	c.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	if n := delivered.Load(); n != 1 {
-		t.Errorf("called %d times", n)
-	}
-	c.ask(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}]`)
-	c.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	if n := delivered.Load(); n != 3 {
-		t.Errorf("called %d times", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		delivered := 0
+		g := &gate{do: func(ctx context.Context, c gateway.Call) (gateway.Answer, error) {
+			if c.Method == "vendor/held" {
+				<-ctx.Done()
+			}
+			return gateway.Answer{Result: []byte(`{}`), Delivered: func() { delivered++ }}, nil
+		}}
+		c := serve(t, newFake("2025-03-26"), g, nil)
+		c.initialize(initializeParams)
+		check := func(want int) {
+			t.Helper()
+			if synctest.Wait(); delivered != want {
+				t.Errorf("called %d times, want %d", delivered, want)
+			}
+		}
+		c.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+		check(1)
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"vendor/held"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		check(1)
+		call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
+		c.send(`[` + call + `,{"jsonrpc":"2.0","id":2,"method":"vendor/x"},{"jsonrpc":"2.0","id":3,"method":"vendor/held"}]`)
+		check(1) // the array waits for its last message
+		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
+		c.line()
+		check(3)
+	})
 }
 
 func TestServe_batch(t *testing.T) {
@@ -484,54 +492,4 @@ func TestServe_inFlightBound(t *testing.T) {
 		c.read()
 	}
 	c.want(`{"jsonrpc":"2.0","id":1,"method":"vendor/x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-}
-
-func startChild(t *testing.T) *upstream.Process {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := upstream.Start(t.Context(), upstream.Options{Argv: []string{exe, "fake"}, Stderr: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func TestServe_childDies(t *testing.T) {
-	t.Parallel()
-	c := serveOver(t, startChild(t), nil, &gate{}, nil)
-	c.initialize(initializeParams)
-	c.want(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"method":"tools/call","params":{"name":"echo"}}}`)
-	c.wantError(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"die"}}`, "2", 7009)
-	c.wantError(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo"}}`, "3", 7012)
-	c.wantError(`{"jsonrpc":"2.0","id":4,"method":"prompts/list"}`, "4", 7012)
-	c.wantError(`nonsense`, "null", -32700)
-}
-
-// Not parallel: it counts goroutines.
-func TestServe_cycles(t *testing.T) {
-	var before int
-	for i := range 31 {
-		if i == 1 {
-			before = runtime.NumGoroutine()
-		}
-		t.Run("", func(t *testing.T) {
-			c := serveOver(t, startChild(t), nil, &gate{}, nil)
-			c.initialize(initializeParams)
-			c.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`)
-			if i%2 == 0 {
-				c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"die"}}`)
-			}
-		})
-	}
-	for range 100 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 }

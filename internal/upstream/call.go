@@ -33,9 +33,6 @@ func (c *Conn) Begin(compose func(id jsonrpc.ID) []byte, maxBytes int64, done fu
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
-		return nil, unsent("the upstream has ended", ErrGone)
-	}
 	c.lastID++
 	call.id = c.lastID
 	call.line = &outLine{line: jsonrpc.Frame(compose(call.ID())), failed: call.notWritten}

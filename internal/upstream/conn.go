@@ -51,7 +51,6 @@ type Conn struct {
 
 	mu      sync.Mutex
 	lastID  int64
-	gone    bool
 	pending map[int64]*Call
 
 	closeOnce sync.Once
@@ -222,11 +221,10 @@ func (c *Conn) take(id jsonrpc.ID) *Call {
 	return call
 }
 
-// end fails everything that waits.
+// end fails everything that waits. No call can begin any more once the outbox is closed.
 func (c *Conn) end() {
 	c.out.close()
 	c.mu.Lock()
-	c.gone = true
 	rest := c.pending
 	c.pending = make(map[int64]*Call)
 	c.mu.Unlock()

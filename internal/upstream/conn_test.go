@@ -97,11 +97,11 @@ func request(params string) func(jsonrpc.ID) []byte {
 	return func(id jsonrpc.ID) []byte { return jsonrpc.NewRequest(id, "m", []byte(params)) }
 }
 
-func (c *conn) begin(t *testing.T, params string, maxBytes int64) waiter {
+func (c *conn) begin(t *testing.T, params string) waiter {
 	t.Helper()
 	w := waiter{came: make(chan reply, 2)}
 	var err error
-	if w.Call, err = c.Begin(request(params), maxBytes, func(m *jsonrpc.Message, err error) { w.came <- reply{m, err} }); err != nil {
+	if w.Call, err = c.Begin(request(params), 0, func(m *jsonrpc.Message, err error) { w.came <- reply{m, err} }); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -151,7 +151,7 @@ func TestConn_parallel(t *testing.T) {
 	c := dial(t, "echo", upstream.ConnOptions{})
 	var wg sync.WaitGroup
 	for i := range 200 {
-		call := c.begin(t, fmt.Sprintf(`{"n":%d}`, i), 0)
+		call := c.begin(t, fmt.Sprintf(`{"n":%d}`, i))
 		wg.Go(func() {
 			m, err := call.wait()
 			if err != nil || string(m.Result) != fmt.Sprintf(`{"method":"m","params":{"n":%d}}`, i) {
@@ -188,12 +188,13 @@ func TestConn_end(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			c := dial(t, mode, upstream.ConnOptions{})
-			a, b := c.begin(t, `{}`, 0), c.begin(t, `{}`, 0)
-			for _, call := range []waiter{a, b} {
-				// The second line may have been on its way or not when the child ended.
-				if m, err := call.wait(); m != nil || !isUnknown(err) && !isUnsent(err) {
-					t.Errorf("%v, %v", m, err)
-				}
+			first, second := c.begin(t, `{}`), c.begin(t, `{}`)
+			if m, err := first.wait(); m != nil || !isUnknown(err) {
+				t.Errorf("the call that was read: %v, %v", m, err)
+			}
+			// This line may have been on its way or not when the child ended.
+			if m, err := second.wait(); m != nil || !isUnknown(err) && !isUnsent(err) {
+				t.Errorf("the call that may have been written: %v, %v", m, err)
 			}
 			<-c.Ended()
 			if _, err := c.call(t, `{}`); !isUnsent(err) || !errors.Is(err, upstream.ErrGone) {
@@ -260,7 +261,7 @@ func TestConn_unasked(t *testing.T) {
 func TestConn_cancel(t *testing.T) {
 	t.Parallel()
 	c := dial(t, "silent", upstream.ConnOptions{})
-	call := c.begin(t, `{}`, 0)
+	call := c.begin(t, `{}`)
 	why := errors.New("why")
 	eventuallySent(t, c)
 	call.Cancel(why)
@@ -301,12 +302,12 @@ func TestConn_deaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := newConn(t, ours, upstream.ConnOptions{MaxQueued: 1000})
-		first := c.begin(t, `{"a":"`+strings.Repeat("x", 5000)+`"}`, 0)
+		first := c.begin(t, `{"a":"`+strings.Repeat("x", 5000)+`"}`)
 		if _, err := theirs.Read(make([]byte, 10)); err != nil {
 			t.Fatal(err)
 		}
-		second := c.begin(t, `{}`, 0)
-		third := c.begin(t, `{}`, 0)
+		second := c.begin(t, `{}`)
+		third := c.begin(t, `{}`)
 		if _, err := c.call(t, `{"a":"`+strings.Repeat("x", 2000)+`"}`); !isUnsent(err) || !errors.Is(err, upstream.ErrBusy) {
 			t.Errorf("the queue has no bound: %v", err)
 		}
@@ -377,7 +378,7 @@ func FuzzConn(f *testing.F) {
 		}
 		r, w := io.Pipe()
 		c := newConn(t, silentWriter{r}, upstream.ConnOptions{MaxBytes: 1000})
-		call := c.begin(t, `{}`, 0)
+		call := c.begin(t, `{}`)
 		go func() {
 			for range c.notes {
 			}

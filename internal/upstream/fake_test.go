@@ -66,6 +66,13 @@ func fake(mode string) {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		fmt.Println(`{"jsonrpc":"2.0","method":"notifications/ready"}`)
 		time.Sleep(time.Hour)
+	case "polite":
+		term := make(chan os.Signal, 1)
+		signal.Notify(term, syscall.SIGTERM)
+		fmt.Println(`{"jsonrpc":"2.0","method":"notifications/ready"}`)
+		<-term
+		fmt.Fprintln(os.Stderr, "bye")
+		os.Exit(0)
 	case "deaf":
 		time.Sleep(time.Hour)
 	}
@@ -98,9 +105,9 @@ func fakeAnswer(mode, end string, r fakeRequest) {
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"method":%q,"params":%s}}`, r.ID, r.Method, bytesOr(r.Params, "null"))
 	switch mode {
 	case "banner":
-		os.Stdout.WriteString(answer[:10])
+		fmt.Print(answer[:10])
 		time.Sleep(20 * time.Millisecond)
-		os.Stdout.WriteString(answer[10:] + end)
+		fmt.Print(answer[10:] + end)
 		return
 	case "size":
 		var p struct{ Size int }
@@ -110,13 +117,13 @@ func fakeAnswer(mode, end string, r fakeRequest) {
 		head, tail := `{"result":{"text":"`, `"},"jsonrpc":"2.0","id":`+string(r.ID)+`}`
 		answer = head + strings.Repeat("x", p.Size-len(head)-len(tail)) + tail
 	case "stderr":
-		os.Stderr.WriteString(strings.Repeat("x", 1<<20) + "last words\n")
+		fmt.Fprint(os.Stderr, strings.Repeat("x", 1<<20)+"last words\n")
 	case "silent":
 		return
 	case "die":
 		os.Exit(3)
 	case "midline":
-		os.Stdout.WriteString(answer[:len(answer)/2])
+		fmt.Print(answer[:len(answer)/2])
 		os.Exit(0)
 	case "wrongid":
 		for _, id := range []string{`"` + string(r.ID) + `"`, "1" + string(r.ID) + "000", "null", string(r.ID) + ".0", "-" + string(r.ID)} {

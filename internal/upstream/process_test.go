@@ -47,8 +47,11 @@ func alive(pid int) bool {
 	return !bytes.HasPrefix(b[bytes.LastIndexByte(b, ')')+1:], []byte(" Z"))
 }
 
-// marked lists the processes, zombies too, whose environment or parent says that they belong to the test with this mark.
-func marked(t *testing.T, mark string) []string {
+// mark is what a test's processes carry in their environment, unlike those of another run.
+func mark(t *testing.T) string { return t.Name() + ":" + strconv.Itoa(os.Getpid()) + ";" }
+
+// marked lists the processes whose environment says that they belong to this test.
+func marked(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -56,7 +59,7 @@ func marked(t *testing.T, mark string) []string {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte("MARK="+mark)) {
+		if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte("MARK="+mark(t))) {
 			out = append(out, filepath.Dir(f))
 		}
 	}
@@ -171,17 +174,49 @@ func TestProcess_Close_stubborn(t *testing.T) {
 	for name, sup := range map[string][]string{"direct": nil, "supervised": supervisor()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "stubborn", upstream.Options{Supervisor: sup, Grace: 100 * time.Millisecond, Env: append(os.Environ(), "MARK="+t.Name())})
+			p := start(t, "stubborn", upstream.Options{Supervisor: sup, Grace: 100 * time.Millisecond, Env: append(os.Environ(), "MARK="+mark(t))})
 			if _, err := bufio.NewReader(p).ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if left := marked(t, t.Name()); len(left) > 0 {
+			if left := marked(t); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// A child is asked to end before it is made to.
+func TestProcess_Close_polite(t *testing.T) {
+	t.Parallel()
+	for _, sup := range [][]string{nil, supervisor()} {
+		p := start(t, "polite", upstream.Options{Supervisor: sup, Grace: 300 * time.Millisecond})
+		if _, err := bufio.NewReader(p).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if tail := string(p.StderrTail()); tail != "bye\n" || p.ExitErr() != nil {
+			t.Errorf("standard error is %q, ended with %v", tail, p.ExitErr())
+		}
+	}
+}
+
+// The supervisor's own pipe is not the child's business.
+func TestSupervise_descriptors(t *testing.T) {
+	t.Parallel()
+	p, err := upstream.Start(t.Context(), upstream.Options{Argv: []string{"readlink", "/proc/self/fd/3"}, Supervisor: supervisor()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(p); err != nil || len(b) > 0 {
+		t.Errorf("descriptor 3 of the child is %q, error %v", b, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -253,17 +288,17 @@ func TestSupervise_gatewayKilled(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(fakeArgv("")[0], "gateway", mode)
-			cmd.Env = append(os.Environ(), "MARK="+t.Name())
+			cmd.Env = append(os.Environ(), "MARK="+mark(t))
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			want := map[string]int{"fork": 4}[mode] // gateway, supervisor, child, grandchild
-			eventually(t, 10*time.Second, "the processes are there", func() bool { return len(marked(t, t.Name())) >= max(want, 3) })
+			eventually(t, 10*time.Second, "the processes are there", func() bool { return len(marked(t)) >= max(want, 3) })
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			eventually(t, 5*time.Second, "no descendant is left", func() bool { return len(marked(t, t.Name())) == 0 })
+			eventually(t, 5*time.Second, "no descendant is left", func() bool { return len(marked(t)) == 0 })
 		})
 	}
 }
@@ -271,11 +306,11 @@ func TestSupervise_gatewayKilled(t *testing.T) {
 // The supervisor's own death takes the child along.
 func TestSupervise_supervisorKilled(t *testing.T) {
 	t.Parallel()
-	p := start(t, "stubborn", upstream.Options{Supervisor: supervisor(), Env: append(os.Environ(), "MARK="+t.Name())})
+	p := start(t, "stubborn", upstream.Options{Supervisor: supervisor(), Env: append(os.Environ(), "MARK="+mark(t))})
 	if _, err := bufio.NewReader(p).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range marked(t, t.Name()) {
+	for _, dir := range marked(t) {
 		if b, err := os.ReadFile(dir + "/cmdline"); err == nil && bytes.Contains(b, []byte("__supervise")) {
 			pid, err := strconv.Atoi(filepath.Base(dir))
 			if err != nil {
@@ -287,7 +322,7 @@ func TestSupervise_supervisorKilled(t *testing.T) {
 		}
 	}
 	<-p.Exited()
-	eventually(t, 2*time.Second, "nothing is left", func() bool { return len(marked(t, t.Name())) == 0 })
+	eventually(t, 2*time.Second, "nothing is left", func() bool { return len(marked(t)) == 0 })
 }
 
 // Not parallel: it counts goroutines, descriptors and children.
@@ -308,7 +343,7 @@ func TestProcess_cycles(t *testing.T) {
 		if i%2 == 0 {
 			sup = supervisor()
 		}
-		p, err := upstream.Start(t.Context(), upstream.Options{Argv: fakeArgv("echo"), Supervisor: sup, Stderr: io.Discard, Env: append(os.Environ(), "MARK="+t.Name())})
+		p, err := upstream.Start(t.Context(), upstream.Options{Argv: fakeArgv("echo"), Supervisor: sup, Stderr: io.Discard, Env: append(os.Environ(), "MARK="+mark(t))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,19 +359,11 @@ func TestProcess_cycles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := marked(t, t.Name()); len(left) > 0 {
+	if left := marked(t); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	eventually(t, 2*time.Second, "goroutines and descriptors are as before", func() bool {
 		g, f := count()
 		return g <= g0 && f <= f0
 	})
-}
-
-func TestIdentity(t *testing.T) {
-	t.Parallel()
-	got, err := upstream.Identity([]string{"npx", "x"}, "/d", []string{"B", "A", "B"})
-	if want := `{"argv":["npx","x"],"dir":"/d","env":["A","B"],"kind":"stdio"}`; err != nil || string(got) != want {
-		t.Errorf("got %s, error %v", got, err)
-	}
 }

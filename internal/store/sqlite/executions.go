@@ -24,26 +24,25 @@ func scanExecution(r scanner) (gateway.Execution, error) {
 	err := r.Scan(&x.Tenant, &x.ID, &request, &started, &outcome, &step,
 		&x.Approval, &x.DryRun, &x.Policy, &x.Operation, &x.Consumption, &x.Receipt)
 	x.Request, x.Outcome, x.StartedAt = request.String, outcome.String, instant(started)
-	x.Tool = toolOf(x.Policy, x.DryRun, step)
+	describe(&x, step)
 	return x, err
 }
 
-// toolOf takes the tool of a step out of the dry run, "" when it can't be read: it is for lists and decides nothing.
-func toolOf(policy, dryRun []byte, step string) string {
-	p, err := counterfoil.ParsePolicy(policy)
+// describe takes what lists say of a step out of the dry run. What can't be read is left empty: it decides nothing.
+func describe(x *gateway.Execution, step string) {
+	p, err := counterfoil.ParsePolicy(x.Policy)
 	if err != nil {
-		return ""
+		return
 	}
-	d, err := counterfoil.ParseDryRun(dryRun, p)
+	d, err := counterfoil.ParseDryRun(x.DryRun, p)
 	if err != nil {
-		return ""
+		return
 	}
 	for _, s := range d.Plan().Steps() {
 		if s.ID == step {
-			return s.Tool
+			x.Upstream, x.Tool, x.Effect = s.Source.Attribution, s.Tool, s.Effect
 		}
 	}
-	return ""
 }
 
 // Execution implements gateway.Executions.

@@ -13,9 +13,6 @@ func Pools(path string, most int) map[string]*sql.DB {
 	return map[string]*sql.DB{"readers": openPool(path, readOnly, most), "writer": openPool(path, readWrite, most)}
 }
 
-// Remote names the file systems that are refused.
-func Remote(magic int64) string { return remote(magic) }
-
 // SchemaVersion is the number of the current schema.
 func SchemaVersion() int { return len(migrations()) }
 

@@ -12,7 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/counterfoil/counterfoil"
-	"github.com/counterfoil/counterfoil/internal/store/filelock"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
 // prepare sees to it that a healthy database of the current schema stands at path, and returns the absolute path. One

@@ -294,21 +294,6 @@ func TestOpen_strangeNames(t *testing.T) {
 	}
 }
 
-func TestOpen_remote(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("magic numbers are Linux's")
-	}
-	for magic, refused := range map[int64]bool{
-		0x6969: true, 0x517b: true, 0xfe534d42: true, 0xff534d42: true, -11317950: true, 0x65735546: true, 0x01021997: true,
-		0xef53: false, 0x58465342: false, 0x9123683e: false, 0x01021994: false, 0x794c7630: false,
-	} {
-		if got := sqlite.Remote(magic); (got != "") != refused {
-			t.Errorf("%#x: %q", magic, got)
-		}
-	}
-}
-
 // The file vanishes while it is open: writing fails, and no empty database takes its place.
 func TestOpen_vanishes(t *testing.T) {
 	t.Parallel()

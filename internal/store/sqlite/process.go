@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil"
-	"github.com/counterfoil/counterfoil/internal/store/filelock"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
 const (

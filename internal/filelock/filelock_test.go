@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/counterfoil/counterfoil/internal/store/filelock"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
 func TestTry(t *testing.T) {

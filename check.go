@@ -1,0 +1,171 @@
+package counterfoil
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A checker recognises the canonical form, which is a much smaller language than JSON: no white space, one spelling for each
+// string and number, names in strictly ascending order. Its methods take the offset at which something begins and return
+// the offset past it, or -1.
+type checker struct {
+	b     []byte
+	lim   limits
+	nodes int
+
+	escaped bool   // whether the last string had escapes
+	names   []byte // the names that had, unescaped
+	scratch []byte
+}
+
+// isCanonical reports whether b is one strict JSON text in canonical form and within lim. It is a short cut for what
+// programs write; whatever it does not recognise goes the long way, which finds out why.
+func isCanonical(b []byte, lim limits) bool {
+	c := checker{b: b, lim: lim}
+	return utf8.Valid(b) && c.value(0, 0) == len(b)
+}
+
+// at returns the byte at b[i], zero past the end. No canonical text has a zero byte.
+func (c *checker) at(i int) byte {
+	if i < len(c.b) {
+		return c.b[i]
+	}
+	return 0
+}
+
+func (c *checker) value(i, depth int) int {
+	if c.nodes++; c.nodes > c.lim.nodes || depth > c.lim.depth {
+		return -1
+	}
+	switch c.at(i) {
+	case '{':
+		return c.object(i+1, depth)
+	case '[':
+		return c.array(i+1, depth)
+	case '"':
+		return c.text(i)
+	case 't':
+		return c.literal(i, "true")
+	case 'f':
+		return c.literal(i, "false")
+	case 'n':
+		return c.literal(i, "null")
+	default:
+		return c.number(i)
+	}
+}
+
+func (c *checker) array(i, depth int) int {
+	if c.at(i) == ']' {
+		return i + 1
+	}
+	for range c.lim.width {
+		if i = c.value(i, depth+1); i < 0 {
+			return -1
+		}
+		switch c.at(i) {
+		case ',':
+			i++
+		case ']':
+			return i + 1
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
+func (c *checker) object(i, depth int) int {
+	if c.at(i) == '}' {
+		return i + 1
+	}
+	var last []byte
+	for range c.lim.width {
+		end := c.text(i)
+		if end < 0 || c.at(end) != ':' {
+			return -1
+		}
+		name := c.b[i+1 : end-1]
+		if c.escaped {
+			from := len(c.names)
+			c.names = unquote(c.names, c.b[i:end])
+			name = c.names[from:]
+		}
+		if last != nil && compareUTF16(last, name) >= 0 {
+			return -1
+		}
+		last = name
+		if i = c.value(end+1, depth+1); i < 0 {
+			return -1
+		}
+		switch c.at(i) {
+		case ',':
+			i++
+		case '}':
+			return i + 1
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
+func (c *checker) text(i int) int {
+	if c.at(i) != '"' {
+		return -1
+	}
+	c.escaped = false
+	for end := nextMark(c.b, i+1); end < len(c.b); end = nextMark(c.b, end) {
+		switch c.b[end] {
+		case '"':
+			if end++; !c.escaped || c.spelled(c.b[i:end]) {
+				return end
+			}
+			return -1
+		case '\\':
+			c.escaped = true
+			end += 2 // whatever is escaped does not end the string
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
+// spelled reports whether a quoted string with escapes is what its content would be written as.
+func (c *checker) spelled(quoted []byte) bool {
+	content, err := jsontext.AppendUnquote(c.scratch[:0], quoted)
+	n := len(content)
+	c.scratch = appendString(content, content)
+	return err == nil && bytes.Equal(c.scratch[n:], quoted)
+}
+
+func (c *checker) literal(i int, want string) int {
+	if !bytes.HasPrefix(c.b[i:], []byte(want)) {
+		return -1
+	}
+	return i + len(want)
+}
+
+func (c *checker) number(i int) int {
+	end := i
+	for end < len(c.b) && isNumeric(c.b[end]) {
+		end++
+	}
+	raw := c.b[i:end]
+	if isSmallInteger(raw) {
+		return end
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !bytes.Equal(appendNumber(make([]byte, 0, 32), f), raw) {
+		return -1
+	}
+	return end
+}
+
+func isNumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e'
+}

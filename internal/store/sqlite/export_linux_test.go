@@ -1,0 +1,4 @@
+package sqlite
+
+// Remote names the file systems that are refused.
+func Remote(magic int64) string { return remote(magic) }

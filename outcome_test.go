@@ -1,0 +1,261 @@
+package counterfoil_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/counterfoiltest"
+)
+
+// With real clocks the ledger's may be behind or ahead of the gateway's, with no skew at all.
+func TestExecute_clocksApart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		ledger time.Duration
+		code   counterfoil.Code
+		at     time.Duration
+	}{
+		{"ledger ahead", 2 * time.Second, "", 2 * time.Second},
+		{"ledger behind", -2 * time.Second, "", 0}, // the approval's own beginning
+		{"ledger far behind", -6 * time.Second, counterfoil.CodeClock, 0},
+		{"ledger past the end", time.Hour, counterfoil.CodeApprovalExpired, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLabOf(t, plan(), patientPolicy(), operation())
+			l.ledger.Ledger = counterfoiltest.NewLedger(ledgerKey(t), func() time.Time { return l.clock.Add(c.ledger) })
+			_, r, err := l.execute()
+			if c.code != "" {
+				wantCode(t, err, c.code)
+				return
+			}
+			p := l.settled(r, err, counterfoil.OutcomeSucceeded, "")
+			if got := l.ledger.consumption.At(); !got.Equal(now().Add(c.at)) {
+				t.Errorf("consumed at %s", got)
+			}
+			// A completion clock behind the ledger's must not lose the receipt.
+			if p["completedAt"] != stamp(now().Add(c.at)) {
+				t.Errorf("completed at %s", p["completedAt"])
+			}
+		})
+	}
+	t.Run("the clock runs backwards", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+			l.clock = now().Add(-time.Hour)
+			return counterfoil.Result{}, nil
+		})
+		_, r, err := l.execute()
+		if p := l.settled(r, err, counterfoil.OutcomeSucceeded, ""); p["completedAt"] != stamp(now()) {
+			t.Errorf("completed at %s", p["completedAt"])
+		}
+	})
+	t.Run("the clock breaks", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+			l.clock = time.Time{}
+			return counterfoil.Result{}, nil
+		})
+		_, r, err := l.execute()
+		if p := l.settled(r, err, counterfoil.OutcomeSucceeded, ""); p["completedAt"] != stamp(now()) {
+			t.Errorf("completed at %s", p["completedAt"])
+		}
+		l = newLab(t)
+		l.clock = time.Time{}
+		l.refused(counterfoil.CodeClock)
+	})
+}
+
+// Whatever the executor does, there is a receipt, and it says no more and no less than what is known.
+func TestExecute_outcomes(t *testing.T) {
+	t.Parallel()
+	big := []byte(strings.Repeat("x", 50_001))
+	failed := fmt.Errorf("no route to host: %w", counterfoil.CodeExecutionFailed)
+	type seen struct{ rows, bytes, observedRows, observedBytes int }
+	for _, c := range []struct {
+		name    string
+		res     counterfoil.Result
+		err     error
+		read    counterfoil.Outcome // what it is for a read
+		write   counterfoil.Outcome // and for a mutation
+		seen    seen
+		result  bool // the receipt names the result
+		hand    bool // the caller gets it
+		uncount bool
+	}{
+		{"empty result", counterfoil.Result{}, nil, "succeeded", "succeeded", seen{}, true, true, false},
+		{"at the limits", counterfoil.Result{Value: big[1:], Rows: 80}, nil, "succeeded", "succeeded", seen{80, 50_000, 80, 50_000}, true, true, false},
+		{"uncounted", counterfoil.Result{Value: big[:5], Uncounted: true}, nil, "succeeded", "succeeded", seen{0, 5, 0, 5}, true, true, true},
+		{"81 rows", counterfoil.Result{Value: big[:5], Rows: 81}, nil, "failed", "indeterminate", seen{0, 0, 81, 5}, true, false, false},
+		{"50001 bytes", counterfoil.Result{Value: big, Rows: 1}, nil, "failed", "indeterminate", seen{0, 0, 1, 50_001}, true, false, false},
+		{"a failure report too large", counterfoil.Result{Value: big, Failed: true}, nil, "failed", "indeterminate", seen{0, 0, 0, 50_001}, true, false, false},
+		{"negative rows", counterfoil.Result{Value: big[:5], Rows: -1}, nil, "failed", "indeterminate", seen{0, 0, 0, 5}, true, false, true},
+		{"rows beyond the safe integers", counterfoil.Result{Value: big[:5], Rows: 1 << 53}, nil, "failed", "indeterminate", seen{0, 0, 0, 5}, true, false, true},
+		{"rows that were not counted", counterfoil.Result{Value: big[:5], Rows: 1, Uncounted: true}, nil, "failed", "indeterminate", seen{0, 0, 0, 5}, true, false, true},
+		{"the tool failed", counterfoil.Result{Value: big[:7], Rows: 1, Failed: true}, nil, "failed", "failed", seen{0, 0, 1, 7}, true, true, false},
+		{"the tool was not reached", counterfoil.Result{}, failed, "failed", "failed", seen{}, false, false, false},
+		{"the connection broke", counterfoil.Result{}, errors.New("secret detail"), "indeterminate", "indeterminate", seen{}, false, false, false},
+		{"the connection broke half way", counterfoil.Result{Value: big[:9], Rows: 2}, errors.New("secret detail"), "indeterminate", "indeterminate", seen{0, 0, 2, 9}, true, false, false},
+		{"it broke, and the count with it", counterfoil.Result{Value: big[:9], Rows: -2}, errors.New("secret detail"), "indeterminate", "indeterminate", seen{0, 0, 0, 9}, true, false, true},
+		{"time was over", counterfoil.Result{}, context.DeadlineExceeded, "indeterminate", "indeterminate", seen{}, false, false, false},
+	} {
+		for _, effect := range []string{"read", "mutation"} {
+			t.Run(c.name+"/"+effect, func(t *testing.T) {
+				t.Parallel()
+				op, pol := operation(), policy()
+				op["effect"], pol["allowedEffects"] = effect, list{"mutation", "read"}
+				l := newLabOf(t, onePlanOf(step(op)), pol, op)
+				l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) { return c.res, c.err })
+				res, r, err := l.execute()
+				outcome := c.read
+				if effect == "mutation" {
+					outcome = c.write
+				}
+				code := map[counterfoil.Outcome]counterfoil.Code{
+					"succeeded": "", "failed": counterfoil.CodeExecutionFailed, "indeterminate": counterfoil.CodeUnknownOutcome,
+				}[outcome]
+				p := l.settled(r, err, outcome, code)
+				if err != nil && strings.Contains(err.Error(), "secret") {
+					t.Errorf("the executor's words leave: %v", err)
+				}
+				if c.err != nil && !errors.Is(err, c.err) {
+					t.Errorf("%v lost its cause", err)
+				}
+				got := seen{int(asNumber(p["rows"])), int(asNumber(p["bytes"])), int(asNumber(p["observedRows"])), int(asNumber(p["observedBytes"]))}
+				if got != c.seen {
+					t.Errorf("counts %+v, want %+v", got, c.seen)
+				}
+				if d, named := p["resultDigest"]; named != c.result || named && d != digestOfBytes("result", c.res.Value) {
+					t.Errorf("result digest %v", d)
+				}
+				if (p["uncounted"] == true) != c.uncount {
+					t.Errorf("uncounted %v", p["uncounted"])
+				}
+				if (res.Value != nil) != c.hand || c.hand && string(res.Value) != string(c.res.Value) {
+					t.Errorf("handed on %q", res.Value)
+				}
+			})
+		}
+	}
+}
+
+// rogue is an executor that does with the claim what it likes.
+type rogue struct {
+	run func(context.Context, *counterfoil.Claim) (counterfoil.Result, error)
+}
+
+func (rogue) Tool() string { return "query" }
+
+func (rogue) Effect() counterfoil.Effect { return counterfoil.EffectRead }
+
+func (x rogue) Execute(ctx context.Context, c *counterfoil.Claim) (counterfoil.Result, error) {
+	return x.run(ctx, c)
+}
+
+func TestExecute_executorPanics(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.x.Executor = rogue{func(_ context.Context, c *counterfoil.Claim) (counterfoil.Result, error) {
+		_, err := c.Redeem()
+		noError(t, err)
+		panic("secret detail")
+	}}
+	_, r, err := l.execute()
+	l.settled(r, err, counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome)
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the panic's words leave: %v", err)
+	}
+	l = newLab(t)
+	l.x.Executor = rogue{func(context.Context, *counterfoil.Claim) (counterfoil.Result, error) { panic("at once") }}
+	_, r, err = l.execute()
+	l.settled(r, err, counterfoil.OutcomeCancelled, counterfoil.CodeExecutionFailed)
+}
+
+// An executor that does not take the operation has done nothing, and can't do it later.
+func TestExecute_notRedeemed(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func() (counterfoil.Result, error){
+		"with a result": func() (counterfoil.Result, error) { return counterfoil.Result{Value: []byte("{}"), Rows: 1}, nil },
+		"with an error": func() (counterfoil.Result, error) { return counterfoil.Result{}, errors.New("not today") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			var kept *counterfoil.Claim
+			l.x.Executor = rogue{func(_ context.Context, c *counterfoil.Claim) (counterfoil.Result, error) {
+				kept = c
+				return run()
+			}}
+			res, r, err := l.execute()
+			p := l.settled(r, err, counterfoil.OutcomeCancelled, counterfoil.CodeExecutionFailed)
+			if res.Value != nil || p["observedBytes"] != 0.0 {
+				t.Errorf("result %s, receipt %v", res.Value, p)
+			}
+			_, err = kept.Redeem()
+			wantCode(t, err, counterfoil.CodeAlreadyUsed)
+		})
+	}
+}
+
+func TestExecute_cancelled(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the client left")
+	t.Run("before", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(cause)
+		_, r, err := counterfoil.Execute(ctx, l.x)
+		wantCode(t, err, counterfoil.CodeAborted)
+		if r != nil || l.runs != 0 || l.ledger.spends != 0 || !errors.Is(err, cause) {
+			t.Errorf("receipt %v, %d runs, %d spends, %v", r, l.runs, l.ledger.spends, err)
+		}
+	})
+	t.Run("after the use was spent", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.ledger.afterSpend = func(c *counterfoil.Consumption) (*counterfoil.Consumption, error) { cancel(cause); return c, nil }
+		_, r, err := counterfoil.Execute(ctx, l.x)
+		l.settled(r, err, counterfoil.OutcomeCancelled, counterfoil.CodeAborted)
+		if l.runs != 0 || len(l.ledger.Events()) != 2 {
+			t.Errorf("%d runs, %d events", l.runs, len(l.ledger.Events()))
+		}
+	})
+	t.Run("while it runs, and the executor gives up", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.executes(func(ctx context.Context, _ counterfoil.Work) (counterfoil.Result, error) {
+			cancel(cause)
+			return counterfoil.Result{Value: []byte("par"), Rows: 1}, context.Cause(ctx)
+		})
+		_, r, err := counterfoil.Execute(ctx, l.x)
+		p := l.settled(r, err, counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome)
+		if p["observedBytes"] != 3.0 || p["bytes"] != 0.0 || !errors.Is(err, cause) {
+			t.Errorf("receipt %v, %v", p, err)
+		}
+	})
+	t.Run("while it runs, and the executor finishes", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+			cancel(cause)
+			return counterfoil.Result{Value: []byte("{}")}, nil
+		})
+		res, r, err := counterfoil.Execute(ctx, l.x)
+		l.settled(r, err, counterfoil.OutcomeSucceeded, "") // a whole result is the truth, whoever waits for it
+		if string(res.Value) != "{}" || l.ledger.settles != 1 {
+			t.Errorf("result %s, %d settles", res.Value, l.ledger.settles)
+		}
+	})
+}
