@@ -23,22 +23,23 @@ type Result struct {
 	Failed    bool   // the tool ran and reported a failure; Value is its report
 	JSON      bool   // Value is one JSON text, and is not accepted if it is none or has too many values or is too deep
 
-	// Of a result that a ResultWriter cut: how many bytes there were, and the digest of all of them.
-	observed int64
-	whole    Digest
+	// Of a result that was cut, as a ResultWriter does: how many bytes there were, more than Value has, and the digest of
+	// them all. Such a result is never accepted; the receipt says what there was.
+	Observed int64
+	Whole    Digest
 }
 
 // size returns how many bytes there were, those that were cut included.
-func (r *Result) size() int64 { return max(r.observed, int64(len(r.Value))) }
+func (r *Result) size() int64 { return min(max(r.Observed, int64(len(r.Value))), maxSafeInteger) }
 
 // cut reports whether Value is not all of the result.
-func (r *Result) cut() bool { return r.observed > int64(len(r.Value)) }
+func (r *Result) cut() bool { return r.Observed > int64(len(r.Value)) }
 
 // digest returns the digest of all bytes, those that were cut included; zero if there is no result.
 func (r *Result) digest() Digest {
 	switch {
 	case r.cut():
-		return r.whole
+		return r.Whole
 	case r.Value != nil:
 		return ResultDigest(r.Value)
 	default:
@@ -76,8 +77,11 @@ func (w *ResultWriter) Write(p []byte) (int, error) {
 
 // Result returns what was written so far, with the rows that the caller counted in it.
 func (w *ResultWriter) Result(rows int64) Result {
-	r := Result{Value: w.held, Rows: rows, observed: w.seen}
-	w.sum.Sum(r.whole[:0])
+	if w.held != nil {
+		return Result{Value: w.held, Rows: rows}
+	}
+	r := Result{Rows: rows, Observed: w.seen}
+	w.sum.Sum(r.Whole[:0])
 	return r
 }
 

@@ -125,7 +125,10 @@ func TestResultWriter_outcomes(t *testing.T) {
 		{"too long, and the writer's error", over, nil, fmt.Errorf("copy: %w", counterfoil.CodePolicyDenied), "indeterminate", "indeterminate", 0},
 		{"too many rows", value, func(r *counterfoil.Result) { r.Rows = 81 }, nil, "failed", "indeterminate", 0},
 		{"it broke half way", value, nil, errors.New("connection reset"), "indeterminate", "indeterminate", 0},
-		{"a part is taken out", value, func(r *counterfoil.Result) { r.Value = r.Value[:5] }, nil, "failed", "indeterminate", 0},
+		{"a part was left out", value, func(r *counterfoil.Result) {
+			r.Value, r.Observed, r.Whole = r.Value[:5], size, counterfoil.ResultDigest(r.Value)
+		}, nil, "failed", "indeterminate", 0},
+		{"nonsense", value, func(r *counterfoil.Result) { r.Observed = -1 }, nil, "succeeded", "succeeded", size},
 	} {
 		for _, effect := range []string{"read", "mutation"} {
 			t.Run(c.name+"/"+effect, func(t *testing.T) {
