@@ -198,6 +198,8 @@ func TestDeriveEvidence_rejects(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, e, err)
 		}
 	}
+	_, err := counterfoil.DeriveEvidence(toolDefinition(), []byte(`{`))
+	wantCode(t, err, invalid)
 	good := mustEvidence(t, discovery()).Canonical()
 	wantCode(t, verifyEvidence([]byte(`{`), discovery()), invalid)
 	wantCode(t, verifyEvidence([]byte(`{}`), discovery()), broken)

@@ -138,6 +138,9 @@ func TestParseStatement_rejects(t *testing.T) {
 		})
 	}
 	noError(t, drop(counterfoil.ParseStatement)(wrap(statementPayload(t))))
+	loose := append(canonical(statementPayload(t)), ' ')
+	wantCode(t, drop(counterfoil.ParseStatement)(bytes.Replace(wrap(statementPayload(t)),
+		[]byte(base64.StdEncoding.EncodeToString(loose[:len(loose)-1])), []byte(base64.StdEncoding.EncodeToString(loose)), 1)), counterfoil.CodeInvalidInput)
 	const invalid, broken = counterfoil.CodeInvalidInput, counterfoil.CodeIntegrityFailed
 	for name, c := range map[string]struct {
 		edit func(p doc)

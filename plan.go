@@ -310,14 +310,11 @@ func (p *Plan) Steps() []Step {
 
 // before returns the id of the step that stands before the one with the id, "" for the first.
 func (p *Plan) before(id string) string {
-	previous := ""
-	for i := range p.steps {
-		if p.steps[i].ID == id {
-			return previous
-		}
-		previous = p.steps[i].ID
+	i := slices.IndexFunc(p.steps, func(s Step) bool { return s.ID == id })
+	if i < 1 {
+		return ""
 	}
-	return ""
+	return p.steps[i-1].ID
 }
 
 func (p *Plan) step(id string) *Step {
