@@ -53,6 +53,14 @@ func TestVectors(t *testing.T) {
 	vector(t, "result.txt", counterfoil.ResultDigest([]byte(rawResult)).String(), []byte(rawResult))
 	vector(t, "keys.txt", "3 keys", mustRing(t, approverKey(t), ledgerKey(t), receiptKey(t)).JSON())
 	vector(t, "bundle.txt", "verified", b.Encode())
+	s, err := b.Receipt.Statement(t.Context(), receiptKey(t))
+	noError(t, err)
+	vector(t, "statement.txt", s.ReceiptDigest().String(), s.Envelope())
+	revocation, err := counterfoil.Decide(t.Context(), revokeParams(b.Approval.Digest()), approverKey(t), now())
+	noError(t, err)
+	vector(t, "revocation.txt", b.Approval.Digest().String(), revocation.Envelope())
+	vector(t, "discovery.txt", mustEvidence(t, discovery()).Digest().String(), canonical(discovery()))
+	vector(t, "evidence.txt", mustEvidence(t, discovery()).Digest().String(), mustEvidence(t, discovery()).Canonical())
 	for i, e := range l.ledger.Events() {
 		vector(t, fmt.Sprintf("event-%d.txt", i+1), counterfoil.EventDigest(e).String(), e)
 	}

@@ -114,7 +114,7 @@ func refusalFor(err error) *Refusal {
 	switch counterfoil.CodeOf(err) {
 	case counterfoil.CodeInvalidInput:
 		return refuse(InvalidParams, msg, err)
-	case counterfoil.CodePolicyDenied, counterfoil.CodeSelfApproval:
+	case counterfoil.CodePolicyDenied, counterfoil.CodeSelfApproval, counterfoil.CodeQuorumMissing:
 		return refuse(DeniedByPolicy, msg, err)
 	case counterfoil.CodeApprovalExpired:
 		return refuse(ApprovalExpired, msg, err)
