@@ -15,11 +15,12 @@ type AuthorityKind string
 const (
 	AuthorityPolicy AuthorityKind = "policy" // the rules allow it; the gateway's policy key signs
 	AuthorityPerson AuthorityKind = "person" // a person looked at the dry run and signs
+	AuthorityGrant  AuthorityKind = "grant"  // a person's standing grant allows it; the gateway's policy key signs
 )
 
 // role is the role of the keys that may sign under this authority.
 func (k AuthorityKind) role() Role {
-	if k == AuthorityPolicy {
+	if k == AuthorityPolicy || k == AuthorityGrant {
 		return RolePolicy
 	}
 	return RoleApprover
@@ -37,6 +38,8 @@ type ApprovalRequest struct {
 	NotBefore time.Time // optional: not before IssuedAt when absent
 	ExpiresAt time.Time
 	Limits    map[string]Limit // by step id; a step without an entry keeps the plan's limits
+	Approvers []string         // everybody who must sign, the first signer among them; the signer alone when absent
+	Grant     *StandingGrant   // under AuthorityGrant alone
 }
 
 // An approvedStep is one step as it was approved.
@@ -61,6 +64,7 @@ type Approval struct {
 	bindings         Digest
 	rows, bytes      int64
 	steps            []approvedStep
+	grant            *StandingGrant // under AuthorityGrant; not in the payload, which names its digest
 
 	env    *envelope
 	digest Digest
@@ -68,20 +72,38 @@ type Approval struct {
 }
 
 // Approve has signer approve a dry run, as it stands or narrowed. The authority's digest is the dry run's for a person
-// (what they were shown) and the rules' for policy. Policy never approves a destructive effect.
+// (what they were shown), the rules' for policy, and the grant's for a standing grant. Neither of the latter ever approves
+// a destructive effect. An approval that names more approvers than one can be used when each has signed: see CoSign.
 //
-// It fails with CodePolicyDenied for a limit wider than the plan's, a lifetime beyond the policy's or a destructive effect
-// under policy authority, CodeSelfApproval when the approver is the plan's actor, CodeApprovalExpired and CodeInvalidInput
-// for times out of order.
+// It fails with CodePolicyDenied for a limit wider than the plan's, a lifetime beyond the policy's, a destructive effect
+// without a person or a call that the grant is not for, CodeSelfApproval when an approver is the plan's actor,
+// CodeQuorumMissing when the approvers are too few for the policy, CodeApprovalExpired and CodeInvalidInput for times out
+// of order.
 func Approve(ctx context.Context, dry *DryRun, req ApprovalRequest, signer Signer, now time.Time) (*Approval, error) {
+	key, err := publicOf(signer)
+	if err != nil {
+		return nil, err
+	}
+	p, err := PrepareApproval(dry, req, key, now)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.sign(ctx, signer)
+	if err != nil {
+		return nil, err
+	}
+	if own, ok := signer.(*PrivateKey); ok {
+		a.made = own.public.ID
+	}
+	return a, nil
+}
+
+// PrepareApproval does what Approve does, for a signature that is made elsewhere with the key.
+func PrepareApproval(dry *DryRun, req ApprovalRequest, key PublicKey, now time.Time) (*PendingApproval, error) {
 	if !dry.made() {
 		return nil, fail(CodeInvalidInput, "an approval needs a dry run")
 	}
 	at, err := instant(now)
-	if err != nil {
-		return nil, err
-	}
-	key, err := publicOf(signer)
 	if err != nil {
 		return nil, err
 	}
@@ -92,23 +114,38 @@ func Approve(ctx context.Context, dry *DryRun, req ApprovalRequest, signer Signe
 	if err := a.checkIssue(dry, at); err != nil {
 		return nil, err
 	}
-	if a.env, err = seal(ctx, typeApproval, a.encode(), a.kind.role(), signer); err != nil {
-		return nil, err
+	return a.pending(&envelope{typ: typeApproval, payload: a.encode()}, key), nil
+}
+
+// approversOf returns everybody who must sign, in order.
+func approversOf(req ApprovalRequest, signer string) ([]string, error) {
+	all := slices.Clone(req.Approvers)
+	if len(all) == 0 {
+		all = []string{signer}
 	}
-	a.digest = digest(domainApproval, a.env.payload)
-	if own, ok := signer.(*PrivateKey); ok {
-		a.made = own.public.ID
+	for _, who := range all {
+		if err := CheckIdentity(who); err != nil {
+			return nil, err
+		}
 	}
-	return a, nil
+	slices.SortFunc(all, compareUTF16)
+	switch {
+	case len(all) > maxSignatures, len(slices.Compact(slices.Clone(all))) != len(all), !slices.Contains(all, signer):
+		return nil, failAt(CodeInvalidInput, "/approvers", "the approvers are 32 at most, each once, and the signer is one of them")
+	case len(all) > 1 && req.Authority != AuthorityPerson:
+		return nil, failAt(CodeInvalidInput, "/approvers", "only what persons approve is signed by several")
+	}
+	return all, nil
 }
 
 func draftApproval(dry *DryRun, req ApprovalRequest, approver string) (*Approval, error) {
 	a := &Approval{
 		tenant: dry.plan.tenant, audience: dry.plan.audience, id: req.ID, kind: req.Authority,
-		approvers: []string{approver}, reason: req.Reason, evaluated: dry.evaluated,
+		reason: req.Reason, evaluated: dry.evaluated,
 		plan: dry.plan.digest, policy: dry.policy.digest, bindings: dry.plan.bindings,
 	}
-	if err := CheckIdentity(approver); err != nil {
+	var err error
+	if a.approvers, err = approversOf(req, approver); err != nil {
 		return nil, err
 	}
 	if err := CheckIdentity(req.ID); err != nil {
@@ -117,7 +154,6 @@ func draftApproval(dry *DryRun, req ApprovalRequest, approver string) (*Approval
 	if msg := faultInText(req.Reason); req.Reason != "" && msg != "" {
 		return nil, failAt(CodeInvalidInput, "/reason", msg)
 	}
-	var err error
 	if a.issued, err = instant(req.IssuedAt); err != nil {
 		return nil, err
 	}
@@ -147,11 +183,15 @@ func draftApproval(dry *DryRun, req ApprovalRequest, approver string) (*Approval
 			return nil, fail(CodeInvalidInput, "the approval limits a step that the plan does not have")
 		}
 	}
-	switch req.Authority {
-	case AuthorityPerson:
+	switch {
+	case (req.Grant != nil) != (req.Authority == AuthorityGrant) || req.Grant != nil && req.Grant.env == nil:
+		return nil, fail(CodeInvalidInput, "a standing grant goes with the authority of that kind")
+	case req.Authority == AuthorityPerson:
 		a.authority = dry.digest
-	case AuthorityPolicy:
+	case req.Authority == AuthorityPolicy:
 		a.authority = dry.policy.rules
+	case req.Authority == AuthorityGrant:
+		a.authority, a.grant = req.Grant.digest, req.Grant
 	}
 	return a, nil
 }
@@ -190,6 +230,8 @@ func (a *Approval) match(dry *DryRun) error {
 		return fail(CodePolicyDenied, "the approval lives longer than the policy allows")
 	case !dry.policy.selfApproval && slices.Contains(a.approvers, dry.plan.actor):
 		return fail(CodeSelfApproval, "the approver is the plan's own actor")
+	case !dry.policy.quorum.metBy(a.approvers):
+		return fail(CodeQuorumMissing, "the approval names too few of those of whom the policy asks for several")
 	}
 	var rows, size int64
 	for i := range a.steps {
@@ -225,6 +267,8 @@ func (a *Approval) matchAuthority(dry *DryRun) error {
 			}
 		}
 		return nil
+	case AuthorityGrant:
+		return a.grant.covers(a, dry)
 	default:
 		return fail(CodeInvalidInput, "the approval's authority is not known")
 	}
@@ -242,9 +286,12 @@ func within(at, issued, from, expires time.Time, skew time.Duration) error {
 }
 
 // verify checks the signatures: each by a key of the right role that may act for the tenant at the instant, each owner an
-// approver, each approver among the owners. It returns the keys. An approval that a key of this process made a moment ago
+// approver, each approver among the owners. It returns the keys, and last that of the standing grant, if there is one. An approval that a key of this process made a moment ago
 // is spared the curve arithmetic if the caller says so; the ring must have the key all the same.
 func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicKey, error) {
+	if a.Missing() > 0 {
+		return nil, fail(CodeQuorumMissing, "an approver that the approval names has not signed")
+	}
 	m := a.env.message(a.kind.role())
 	keys := make([]PublicKey, 0, len(a.env.signatures))
 	for _, s := range a.env.signatures {
@@ -252,12 +299,12 @@ func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicK
 		if spareOwn && s.key == a.made {
 			find = ring.find
 		}
-		key, err := find(m, s.key, s.sig)
+		key, err := find(m, s)
 		if err != nil {
 			return nil, err
 		}
-		if !key.validAt(a.tenant, at) {
-			return nil, fail(CodeSignatureInvalid, "the approver's key may not act for this tenant at this time")
+		if err := key.mayAct(a.tenant, at); err != nil {
+			return nil, err
 		}
 		again := func(k PublicKey) bool { return k.Owner == key.Owner }
 		if slices.ContainsFunc(keys, again) || !slices.Contains(a.approvers, key.Owner) {
@@ -265,8 +312,12 @@ func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicK
 		}
 		keys = append(keys, key.clone())
 	}
-	if len(keys) != len(a.approvers) {
-		return nil, fail(CodeSignatureInvalid, "an approver has not signed")
+	if a.grant != nil {
+		key, err := a.grant.verify(ring, at)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, *key)
 	}
 	return keys, nil
 }
@@ -348,7 +399,7 @@ func readApproval(env *envelope) (*Approval, error) {
 	}
 	var auth [2]value
 	r.members(m[4], auth[:], "digest", "kind")
-	a.authority, a.kind = r.digest(auth[0]), oneOf(r, auth[1], "authority", AuthorityPerson, AuthorityPolicy)
+	a.authority, a.kind = r.digest(auth[0]), oneOf(r, auth[1], "authority", AuthorityPerson, AuthorityPolicy, AuthorityGrant)
 	for _, n := range r.elements(m[15], maxSteps) {
 		a.steps = append(a.steps, readApprovedStep(r, n))
 	}

@@ -322,7 +322,7 @@ func TestAuthorize_forgedApprovals(t *testing.T) {
 		{"valid only after its end", counterfoil.CodeInvalidInput, func(p, _ doc) { p["notBefore"] = p["expiresAt"] }},
 		{"a long life", counterfoil.CodePolicyDenied, func(p, _ doc) { p["expiresAt"] = stamp(now().Add(25 * time.Hour)) }},
 		{"the actor among the approvers", counterfoil.CodeSelfApproval, func(p, _ doc) { p["approvers"] = list{"agent:planner", reviewer} }},
-		{"an approver who did not sign", counterfoil.CodeSignatureInvalid, func(p, _ doc) { p["approvers"] = list{reviewer, "second@example.test"} }},
+		{"an approver who did not sign", counterfoil.CodeQuorumMissing, func(p, _ doc) { p["approvers"] = list{reviewer, "second@example.test"} }},
 		{"another approver than the signer", counterfoil.CodeSignatureInvalid, func(p, _ doc) { p["approvers"] = list{"second@example.test"} }},
 		{"not valid yet", counterfoil.CodeNotYetValid, func(p, _ doc) { p["notBefore"] = stamp(now().Add(time.Millisecond)) }},
 		{"issued in the future", counterfoil.CodeNotYetValid, func(p, _ doc) { p["issuedAt"] = stamp(now().Add(time.Millisecond)) }},

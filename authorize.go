@@ -67,6 +67,11 @@ type Use struct {
 	Input       Digest
 	ExecutionID string
 	Nonce       [16]byte
+	// Grant is the standing grant that the approval rests on, zero for none, and GrantUses how often it may be used, by all
+	// its approvals together. A ledger counts its uses and sets GrantCount to the number that this one is; Consume refuses
+	// a count that is zero or too high, so that a ledger that doesn't know of grants gives none out.
+	Grant                 Digest
+	GrantUses, GrantCount int64
 
 	// The approval's window, which the ledger judges by its own clock inside its transaction.
 	IssuedAt  time.Time
@@ -136,6 +141,14 @@ func (u *Use) judge(at time.Time) error {
 	}
 	if at.Before(u.KeysFrom) || !u.KeysUntil.IsZero() && !at.Before(u.KeysUntil) {
 		return fail(CodeSignatureInvalid, "an approver's key may not act at this time")
+	}
+	switch {
+	case u.Grant.IsZero():
+		return nil
+	case u.GrantCount < 1:
+		return fail(CodeUnavailable, "the ledger does not count the uses of standing grants")
+	case u.GrantCount > u.GrantUses:
+		return fail(CodePolicyDenied, "the standing grant is used up")
 	}
 	return nil
 }
@@ -235,14 +248,11 @@ func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) err
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(c.env.message(RoleLedger), s.key, s.sig)
+	key, err := ring.verify(c.env.message(RoleLedger), s)
 	if err != nil {
 		return err
 	}
-	if !key.validAt(c.tenant, c.at) {
-		return fail(CodeSignatureInvalid, "the ledger's key may not act for this tenant at this time")
-	}
-	return nil
+	return key.mayAct(c.tenant, c.at)
 }
 
 // use returns the right that the authorization is for.
@@ -255,12 +265,15 @@ func (a *Authorization) use(executionID string, nonce [16]byte) Use {
 	if a.dry.policy.ordered {
 		u.After = a.dry.plan.before(a.step.ID)
 	}
+	if g := a.approval.grant; g != nil {
+		u.Grant, u.GrantUses = g.digest, g.p.MaxUses
+	}
 	for _, k := range a.keys {
 		if k.NotBefore.After(u.KeysFrom) {
 			u.KeysFrom = k.NotBefore
 		}
-		if !k.NotAfter.IsZero() && (u.KeysUntil.IsZero() || k.NotAfter.Before(u.KeysUntil)) {
-			u.KeysUntil = k.NotAfter
+		if end := k.until(); !end.IsZero() && (u.KeysUntil.IsZero() || end.Before(u.KeysUntil)) {
+			u.KeysUntil = end
 		}
 	}
 	return u

@@ -43,6 +43,9 @@ func (b *Bundle) Encode() []byte {
 	}
 	w.raw("policy", b.DryRun.policy.canon)
 	w.raw("receipt", b.Receipt.env.canon)
+	if b.Approval.grant != nil {
+		w.raw("standingGrant", b.Approval.grant.env.canon)
+	}
 	w.text("version", version)
 	w.close('}')
 	return w.b
@@ -65,10 +68,10 @@ func readBundle(b []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [8]value
-	r.members(r.root(), m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "version")
+	var m [9]value
+	r.members(r.root(), m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "standingGrant?", "version")
 	r.literal(m[3], kindBundle)
-	r.literal(m[7], version)
+	r.literal(m[8], version)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -87,6 +90,15 @@ func readBundle(b []byte) (*Bundle, error) {
 	}
 	if out.Approval, err = readIn(r, m[0], typeApproval, readApproval); err != nil {
 		return nil, err
+	}
+	if r.has(m[7]) {
+		grant, err := readIn(r, m[7], typeGrant, readGrant)
+		if err != nil {
+			return nil, err
+		}
+		if out.Approval, err = out.Approval.Under(grant); err != nil {
+			return nil, err
+		}
 	}
 	if out.Consumption, err = readIn(r, m[1], typeConsumption, readConsumption); err != nil {
 		return nil, err
@@ -117,8 +129,9 @@ type Report struct {
 	Arguments        []byte // canonical; nil when the bundle does not carry them
 	ArgumentsDigest  Digest
 	Authority        AuthorityKind
+	Grant            *StandingGrant // that the approval rests on, nil for none
 	Approvers        []string
-	ApprovalKeys     []PublicKey // the keys that signed the approval
+	ApprovalKeys     []PublicKey // the keys that signed the approval, and last the one that signed its grant
 	Reason           string
 	ApprovedAt       time.Time
 	ConsumedAt       time.Time
@@ -188,6 +201,9 @@ func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
 	}
 	rep.ApprovalKeys = keys
 	done("approval is signed by every approver")
+	if a.grant != nil {
+		done("standing grant is signed by a person's own key, for this call and time")
+	}
 	if err := r.verify(ring); err != nil {
 		return nil, err
 	}
@@ -200,7 +216,7 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
 	rep.Tenant, rep.Audience, rep.ExecutionID, rep.Actor = r.tenant, r.audience, r.id, dry.plan.actor
 	rep.Tool, rep.Effect, rep.Source, rep.ArgumentsDigest = step.Tool, step.Effect, step.Source.ID, step.ParametersDigest
-	rep.Authority, rep.Approvers, rep.Reason = a.kind, a.Approvers(), a.reason
+	rep.Authority, rep.Grant, rep.Approvers, rep.Reason = a.kind, a.grant, a.Approvers(), a.reason
 	rep.ApprovedAt, rep.ConsumedAt, rep.CompletedAt = a.issued, c.at, r.completed
 	rep.Outcome, rep.Late, rep.Recovered = r.outcome, r.late, r.recovered
 	rep.Rows, rep.Bytes, rep.Uncounted = r.rows, r.bytes, r.uncounted
@@ -212,6 +228,10 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 	}
 	if before := dry.plan.before(c.step); dry.policy.ordered && before != "" {
 		rep.Unchecked = append(rep.Unchecked, "order: that the step before had succeeded; its own bundle shows it")
+	}
+	if a.grant != nil {
+		rep.Unchecked = append(rep.Unchecked,
+			"the standing grant's predicate, which is not evaluated here", "how often the standing grant was used")
 	}
 	rep.Unchecked = append(rep.Unchecked,
 		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",

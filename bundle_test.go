@@ -87,10 +87,28 @@ func TestVerifyBundle_redacted(t *testing.T) {
 // Not one byte of a bundle can change unseen, whatever it is changed to.
 func TestVerifyBundle_everyByte(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.x.Approval = mustApprove(t, l.x.DryRun, request(), approverKey(t))
-	good := l.bundle().Encode()
-	keys, when := allKeys(t), tomorrow()
+	several, second := quorumLab(t)
+	several.x.Approval = cosigned(t, several, second)
+	for name, c := range map[string]struct {
+		l     *lab
+		masks []byte
+	}{
+		"plain":   {newLab(t), []byte{0x01, 0x20, 0x80}},
+		"P-256":   {es256Lab(t), []byte{0x04}},
+		"passkey": {passkeyLab(t), []byte{0x02}},
+		"several": {several, []byte{0x01}},
+		"grant":   {grantLab(t, mustGrant(t, nil)), []byte{0x01}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			everyByte(t, c.l.bundle().Encode(), c.l.x.Keys, c.masks)
+		})
+	}
+}
+
+func everyByte(t *testing.T, good []byte, keys *counterfoil.KeyRing, masks []byte) {
+	t.Helper()
+	when := tomorrow()
 	_, err := counterfoil.VerifyBundle(good, keys, when)
 	noError(t, err)
 	refused := func(what string, at int, b []byte) {
@@ -98,7 +116,6 @@ func TestVerifyBundle_everyByte(t *testing.T) {
 			t.Errorf("%s at %d of %d: it verifies", what, at, len(good))
 		}
 	}
-	masks := []byte{0x01, 0x20, 0x80}
 	var wg sync.WaitGroup
 	for part := range 2 {
 		wg.Go(func() {
@@ -245,7 +262,7 @@ func TestVerifyBundle_forged(t *testing.T) {
 		}},
 		{"approval of another tenant", "integrity-failed", true, func(a, c, r doc) { a["tenant"], c["tenant"], r["tenant"] = "other", "other", "other" }},
 		{"approval of another person", "signature-invalid", true, func(a, _, _ doc) { a["approvers"] = list{"mallory"} }},
-		{"approval by two of whom one signed", "signature-invalid", true, func(a, _, _ doc) { a["approvers"] = list{"mallory", reviewer} }},
+		{"approval by two of whom one signed", "quorum-missing", true, func(a, _, _ doc) { a["approvers"] = list{"mallory", reviewer} }},
 		{"approval widened", "policy-denied", true, func(a, _, _ doc) { asDoc(inside(a, "steps", 0))["rows"], a["approvedRows"] = 101, 101 }},
 		{"approval without end", "policy-denied", true, func(a, _, _ doc) { a["expiresAt"] = stamp(now().AddDate(1, 0, 0)) }},
 		{"approval by the actor", "self-approval", true, func(a, _, _ doc) { a["approvers"] = list{"agent:planner"} }},
@@ -325,7 +342,7 @@ func TestVerifyBundle_oneSignature(t *testing.T) {
 	for member, kind := range map[string]string{"consumption": "consumption", "receipt": "receipt"} {
 		d := asDoc(decode(newLab(t).bundle().Encode()))
 		sigs := asList(inside(d, member, "signatures"))
-		asDoc(d[member])["signatures"] = append(sigs, sigs[0])
+		asDoc(d[member])["signatures"] = append(sigs, doc{"keyid": "~", "sig": asDoc(sigs[0])["sig"]})
 		_, err := counterfoil.VerifyBundle(canonical(d), allKeys(t), tomorrow())
 		if counterfoil.CodeOf(err) != counterfoil.CodeSignatureInvalid {
 			t.Errorf("%s: got %v", kind, err)

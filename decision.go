@@ -25,7 +25,7 @@ type Decision struct {
 	subject          Digest
 	approver         string
 	reason           string
-	why              Why
+	why              RevocationReason
 	at               time.Time
 	env              *envelope
 }
@@ -35,17 +35,26 @@ type DecisionParams struct {
 	Tenant, Audience string
 	Verb             Verb
 	Subject          Digest
-	Reason           string // optional
-	Why              Why    // of a revocation, and of nothing else
+	Reason           string           // optional
+	Why              RevocationReason // of a revocation, and of nothing else
 }
 
 // Decide signs a decision with an approver's key.
 func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time) (*Decision, error) {
-	at, err := instant(now)
+	key, err := publicOf(signer)
 	if err != nil {
 		return nil, err
 	}
-	key, err := publicOf(signer)
+	w, err := PrepareDecision(p, key, now)
+	if err != nil {
+		return nil, err
+	}
+	return w.sign(ctx, signer)
+}
+
+// PrepareDecision does what Decide does, for a signature that is made elsewhere with the key.
+func PrepareDecision(p DecisionParams, key PublicKey, now time.Time) (*Pending[Decision], error) {
+	at, err := instant(now)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +64,12 @@ func Decide(ctx context.Context, p DecisionParams, signer Signer, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	if d.env, err = seal(ctx, typeDecision, payload, RoleApprover, signer); err != nil {
-		return nil, err
-	}
-	return d, nil
+	env := &envelope{typ: typeDecision, payload: payload}
+	return &Pending[Decision]{env: env, role: RoleApprover, key: key, finish: func(env *envelope) *Decision {
+		c := *d
+		c.env = env
+		return &c
+	}}, nil
 }
 
 func (d *Decision) encode() []byte {
@@ -102,7 +113,7 @@ func decisionIn(payload []byte) (*Decision, error) {
 	d := &Decision{
 		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
 		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify, VerbRevoke),
-		why: oneOf(r, m[9], "why", WhySuperseded, WhyCompromised),
+		why: oneOf(r, m[9], "why", RevokedSuperseded, RevokedCompromised),
 	}
 	if r.has(m[9]) != (d.verb == VerbRevoke) {
 		r.fail(r.root(), "a revocation says why, and nothing else does")
@@ -124,14 +135,14 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(d.env.message(RoleApprover), s.key, s.sig)
+	key, err := ring.verify(d.env.message(RoleApprover), s)
 	if err != nil {
 		return err
 	}
-	if key.Owner != d.approver || !key.validAt(d.tenant, d.at) {
-		return fail(CodeSignatureInvalid, "the key may not decide for this person, tenant and time")
+	if key.Owner != d.approver {
+		return fail(CodeSignatureInvalid, "the key may not decide for this person")
 	}
-	return nil
+	return key.mayAct(d.tenant, d.at)
 }
 
 // Tenant returns the tenant.
@@ -144,7 +155,7 @@ func (d *Decision) Verb() Verb { return d.verb }
 func (d *Decision) Subject() Digest { return d.subject }
 
 // Why returns why something was revoked, "" for every other decision.
-func (d *Decision) Why() Why { return d.why }
+func (d *Decision) Why() RevocationReason { return d.why }
 
 // Approver returns who decided.
 func (d *Decision) Approver() string { return d.approver }

@@ -31,6 +31,7 @@ const (
 	domainEvent      domain = "event"
 	domainToolDef    domain = "tool-definition"
 	domainArguments  domain = "arguments"
+	domainGrant      domain = "standing-grant"
 	domainUpstream   domain = "upstream"
 	domainActor      domain = "actor"
 	domainKeyID      domain = "key-id"

@@ -3,9 +3,9 @@ package counterfoil
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -24,8 +24,9 @@ const maxSignatures = 32
 
 // A signature is one of an envelope's.
 type signature struct {
-	key KeyID
-	sig []byte
+	key                  KeyID
+	sig                  []byte
+	authData, clientData []byte // of a passkey's signature; nil in a plain one
 }
 
 // An envelope is a DSSE v1 envelope (github.com/secure-systems-lab/dsse) in canonical JSON. Its payload is the canonical
@@ -55,34 +56,53 @@ func (e *envelope) message(r Role) Message { return Message{role: r, pae: pae(e.
 
 // seal signs a payload once.
 func seal(ctx context.Context, t payloadType, payload []byte, role Role, s Signer) (*envelope, error) {
+	e := &envelope{typ: t, payload: payload}
+	sig, err := e.signature(ctx, role, s)
+	if err != nil {
+		return nil, err
+	}
+	return e.with(sig)
+}
+
+// signature has a signer sign the payload.
+func (e *envelope) signature(ctx context.Context, role Role, s Signer) (signature, error) {
+	var out signature
 	if s == nil {
-		return nil, fail(CodeInvalidInput, "there is no signer")
+		return out, fail(CodeInvalidInput, "there is no signer")
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, failWith(CodeAborted, "cancelled before it was signed", err)
+		return out, failWith(CodeAborted, "cancelled before it was signed", err)
 	}
-	e := &envelope{typ: t, payload: payload}
-	var sig []byte
-	var id KeyID
 	err := guarded(func() (err error) {
-		id = s.Public().ID
-		sig, err = s.Sign(ctx, e.message(role))
+		out.key = s.Public().ID
+		out.sig, err = s.Sign(ctx, e.message(role))
 		return err
 	})
 	switch {
 	case context.Cause(ctx) != nil:
-		return nil, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
-	case err == nil && len(sig) != ed25519.SignatureSize:
-		return nil, fail(CodeUnavailable, "the signer did not sign")
+		return out, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
+	case err == nil && len(out.sig) != signatureSize:
+		return out, fail(CodeUnavailable, "the signer did not sign")
 	case err != nil && CodeOf(err) == CodeInternal:
-		return nil, failWith(CodeUnavailable, "the signer failed", err)
+		return out, failWith(CodeUnavailable, "the signer failed", err)
 	case err != nil:
-		return nil, failWith(CodeOf(err), "the signer refused", err)
+		return out, failWith(CodeOf(err), "the signer refused", err)
 	}
-	e.signatures = []signature{{key: id, sig: sig}}
-	e.canon = e.encode()
-	return e, nil
+	return out, nil
 }
+
+// with returns the envelope with one signature more. They stand in the order of their keys, and no key signs twice.
+func (e *envelope) with(s signature) (*envelope, error) {
+	at, twice := slices.BinarySearchFunc(e.signatures, s, compareSignatures)
+	if twice {
+		return nil, fail(CodeInvalidInput, "this key has signed already")
+	}
+	c := &envelope{typ: e.typ, payload: e.payload, signatures: slices.Insert(slices.Clip(e.signatures), at, s)}
+	c.canon = c.encode()
+	return c, nil
+}
+
+func compareSignatures(a, b signature) int { return compareUTF16(a.key, b.key) }
 
 // guarded calls into the host. A panic there becomes an error: it must not skip what has to follow.
 func guarded(call func() error) (err error) {
@@ -114,6 +134,10 @@ func (e *envelope) encode() []byte {
 	w.b = append(w.b, '[')
 	for _, s := range e.signatures {
 		w.open('{')
+		if s.authData != nil {
+			w.text("authenticatorData", base64.StdEncoding.EncodeToString(s.authData))
+			w.text("clientDataJSON", base64.StdEncoding.EncodeToString(s.clientData))
+		}
 		w.text("keyid", string(s.key))
 		w.text("sig", base64.StdEncoding.EncodeToString(s.sig))
 		w.close('}')
@@ -141,9 +165,11 @@ func readEnvelope(r *reader, n value, t payloadType) (*envelope, error) {
 	e := &envelope{typ: t, payload: r.base64(m[0], strict)}
 	r.literal(m[1], string(t))
 	for _, k := range r.elements(m[2], maxSignatures) {
-		var s [2]value
-		r.members(k, s[:], "keyid", "sig")
-		e.signatures = append(e.signatures, signature{key: KeyID(r.identity(s[0])), sig: r.base64(s[1], strict)})
+		s := readSignature(r, k)
+		if last := len(e.signatures) - 1; last >= 0 && r.err == nil && compareSignatures(e.signatures[last], s) >= 0 {
+			r.fail(k, "the signatures are not in the order of their keys, or one key has signed twice")
+		}
+		e.signatures = append(e.signatures, s)
 	}
 	if r.err == nil && len(e.signatures) == 0 {
 		r.fail(m[2], "there is no signature")
@@ -153,6 +179,19 @@ func readEnvelope(r *reader, n value, t payloadType) (*envelope, error) {
 	}
 	e.canon = r.raw(n)
 	return e, nil
+}
+
+func readSignature(r *reader, n value) signature {
+	var m [4]value
+	r.members(n, m[:], "authenticatorData?", "clientDataJSON?", "keyid", "sig")
+	s := signature{key: KeyID(r.identity(m[2])), sig: r.base64(m[3], base64.StdEncoding.Strict())}
+	if r.has(m[0]) != r.has(m[1]) {
+		r.fail(n, "a passkey's signature has both authenticatorData and clientDataJSON")
+	}
+	if r.has(m[0]) {
+		s.authData, s.clientData = r.base64(m[0], base64.StdEncoding.Strict()), r.base64(m[1], base64.StdEncoding.Strict())
+	}
+	return s
 }
 
 // payloadReader parses the payload, which must be canonical.

@@ -32,6 +32,7 @@ const (
 	CodeReceiptFailed    Code = "receipt-failed"    // the use is spent; the outcome could not be recorded yet
 	CodeUnknownOutcome   Code = "unknown-outcome"   // something may have happened: reconcile, never retry blindly
 	CodeInternal         Code = "internal"          // a fault of ours
+	CodeQuorumMissing    Code = "quorum-missing"    // too few have signed the approval; no use was spent
 )
 
 // Error makes a Code an error.
@@ -43,6 +44,7 @@ func Codes() []Code {
 		CodeInvalidInput, CodePolicyDenied, CodeIntegrityFailed, CodeContextMismatch, CodeApprovalExpired, CodeNotYetValid,
 		CodeSelfApproval, CodeSignatureInvalid, CodeRevoked, CodeAlreadyUsed, CodeClock, CodeAborted, CodeUnavailable,
 		CodeExecutionFailed, CodeReceiptFailed, CodeUnknownOutcome, CodeInternal,
+		CodeQuorumMissing,
 	}
 }
 

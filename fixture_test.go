@@ -309,6 +309,12 @@ func newLabOf(t testing.TB, plan, policy, op doc) *lab {
 	return l
 }
 
+// keyed gives the lab an empty ledger with another key.
+func (l *lab) keyed(ledger counterfoil.Signer) {
+	l.ledger = &spy{Ledger: counterfoiltest.NewLedger(ledger, l.now)}
+	l.x.Ledger = l.ledger
+}
+
 func (l *lab) now() time.Time { return l.clock }
 
 // executes sets what the executor does.

@@ -3,6 +3,7 @@ package counterfoil_test
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"testing"
 
 	"github.com/counterfoil/counterfoil"
@@ -15,6 +16,10 @@ func forgeEnvelope(t testing.TB, kind string, payload doc, keys ...*counterfoil.
 	typ := "application/vnd.counterfoil." + kind + ".v1+json"
 	raw := canonical(payload)
 	signatures := list{}
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, func(a, b *counterfoil.PrivateKey) int {
+		return compareStrings(string(a.Public().ID), string(b.Public().ID))
+	})
 	for _, k := range keys {
 		sig, err := k.Sign(context.Background(), counterfoil.ForgeMessage(k.Public().Role, typ, raw))
 		noError(t, err)

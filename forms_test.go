@@ -170,6 +170,7 @@ func fullPolicy() doc {
 		"grants": list{doc{
 			"tools": list{"query"}, "effects": list{"read"}, "sources": list{"incidents"}, "maxRows": 100, "maxBytes": 50_000,
 		}},
+		"quorum": doc{"approvers": list{reviewer, colleague}, "n": 2},
 	})
 	maps.Copy(asDoc(inside(p, "sources", "incidents")), doc{
 		"citationOrigins": list{"https://data.example.test"}, "citationResourcePrefixes": list{"/incidents"},
@@ -219,7 +220,7 @@ func forms(t testing.TB) []form {
 		}, nil},
 		{"policy", fullPolicy(), drop(counterfoil.ParsePolicy), []string{
 			"/allowSelfApproval", "/allowedEffects", "/maxApprovalLifetimeMs", "/maxBytesPerStep", "/maxRowsPerStep", "/maxClockSkewMs",
-			"/rulesDigest", "/sources/incidents/schemaVersions", "/sources/incidents/sourceVersions", "/sources/incidents/dataModes",
+			"/rulesDigest", "/quorum", "/sources/incidents/schemaVersions", "/sources/incidents/sourceVersions", "/sources/incidents/dataModes",
 			"/sources/incidents/maxProvenanceAgeMs", "/grants", "/maxCitationsPerSource", "/maxStepsByEffect", "/stepOrder",
 			"/maxStepsByEffect/read", "/maxStepsByEffect/destructive",
 		}, nil},
@@ -230,6 +231,10 @@ func forms(t testing.TB) []form {
 		{"consumption", consumptionPayload(), enveloped("consumption", drop(counterfoil.ParseConsumption)), nil, nil},
 		{"receipt", receiptPayload(), enveloped("receipt", drop(counterfoil.ParseReceipt)),
 			[]string{"/late", "/recovered", "/uncounted", "/resultDigest"}, nil},
+		{"standing grant", grantPayload(), enveloped("standing-grant", drop(counterfoil.ParseStandingGrant)), nil, []string{"/predicate"}},
+		{"passkey ring", asDoc(decode(mustPublicRing(t, revokedPasskey(t)).JSON())), drop(counterfoil.ParseKeyRing),
+			[]string{"/keys/0/passkey", "/keys/0/revoked", "/keys/0/notAfter"}, nil},
+		{"passkey envelope", asDoc(decode(passkeyApproval(t).Envelope())), drop(counterfoil.ParseApproval), nil, nil},
 		{"decision", decisionPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
 		{"revocation", revocationPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
 		{"discovery", discovery(), func(b []byte) error { _, err := counterfoil.DeriveEvidence(toolDefinition(), b); return err }, []string{
@@ -305,7 +310,7 @@ func TestParse_refusesWhatIsNoDocument(t *testing.T) {
 		"plan": drop(counterfoil.ParsePlan), "policy": drop(counterfoil.ParsePolicy), "context": drop(counterfoil.ParseContext),
 		"key ring": drop(counterfoil.ParseKeyRing), "approval": drop(counterfoil.ParseApproval), "arguments": drop(counterfoil.ParseArguments),
 		"consumption": drop(counterfoil.ParseConsumption), "receipt": drop(counterfoil.ParseReceipt), "decision": drop(counterfoil.ParseDecision),
-		"bundle":    drop(counterfoil.ParseBundle),
+		"bundle": drop(counterfoil.ParseBundle), "standing grant": drop(counterfoil.ParseStandingGrant),
 		"operation": drop(func(b []byte) (*counterfoil.Operation, error) { return counterfoil.ParseOperation(b, allowed) }),
 		"dry run":   drop(func(b []byte) (*counterfoil.DryRun, error) { return counterfoil.ParseDryRun(b, allowed) }),
 	} {

@@ -3,7 +3,13 @@ package counterfoil_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +167,7 @@ func FuzzParseOperation(f *testing.F) {
 }
 
 func FuzzParseKeyRing(f *testing.F) {
+	f.Add(mustPublicRing(f, revokedPasskey(f)).JSON())
 	document(f, allKeys(f).JSON(), nil, counterfoil.ParseKeyRing, func(r *counterfoil.KeyRing) ([]byte, counterfoil.Digest) {
 		return r.JSON(), counterfoil.Digest{}
 	})
@@ -213,6 +220,97 @@ func FuzzParseConsumption(f *testing.F) {
 
 func FuzzParseReceipt(f *testing.F) {
 	signed(f, "receipt", receiptPayload(), counterfoil.ParseReceipt, (*counterfoil.Receipt).Envelope)
+}
+
+func FuzzParseStandingGrant(f *testing.F) {
+	signed(f, "standing-grant", grantPayload(), counterfoil.ParseStandingGrant, (*counterfoil.StandingGrant).Envelope)
+}
+
+// An envelope that parses prints in the same bytes, whatever kinds of signatures it has.
+func FuzzParseApproval_signatures(f *testing.F) {
+	l, a := quorumLab(f)
+	f.Add(cosigned(f, l, a).Envelope())
+	f.Add(passkeyApproval(f).Envelope())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := counterfoil.ParseApproval(b)
+		if err != nil {
+			refusal(t, err)
+			return
+		}
+		if got := v.Envelope(); !bytes.Equal(got, b) {
+			t.Fatalf("printed %s\nread    %s", got, b)
+		}
+	})
+}
+
+// Client data that is taken has each of its members as encoding/json finds it.
+func FuzzClientData(f *testing.F) {
+	a := newAuthenticator(f, reviewer)
+	p, err := counterfoil.PrepareApproval(mustDryRun(f, plan(), policy()), request(), a.public, now())
+	noError(f, err)
+	challenge := p.Message().Challenge()
+	good := a.assert(f, challenge)
+	f.Add(good.ClientDataJSON, byte(flagsUsual), []byte(nil))
+	f.Add(append([]byte(`{"x":[1e400,"\ud800"],"origin":"",`), good.ClientDataJSON[1:]...), byte(0x85), []byte{0xa0})
+	f.Add([]byte(`{"crossOrigin":null,"topOrigin":0}`), byte(0), []byte{0})
+	f.Fuzz(func(t *testing.T, client []byte, flags byte, more []byte) {
+		raw := a.assert(t, challenge, func(c *ceremony) { c.raw, c.flags, c.more = append([]byte{}, client...), flags, more })
+		v, err := p.Attach(raw)
+		if err != nil {
+			refusal(t, err, counterfoil.CodeSignatureInvalid)
+			return
+		}
+		var c struct {
+			Type, Challenge, Origin string
+			CrossOrigin             bool
+		}
+		noError(t, json.Unmarshal(client, &c))
+		b64 := base64.RawURLEncoding.EncodeToString(challenge[:])
+		if v == nil || c.Type != typeGet || c.Challenge != b64 || !slices.Contains(a.public.Passkey.Origins, c.Origin) || c.CrossOrigin || flags&5 != 5 {
+			t.Fatalf("%s with %x is taken", client, flags)
+		}
+	})
+}
+
+// A signature that is read prints as DER of the same numbers, or of the other half's.
+func FuzzFixedSignature(f *testing.F) {
+	f.Add(derOf(big.NewInt(1), big.NewInt(2)))
+	f.Add(derOf(number("80"), elliptic.P256().Params().N))
+	f.Add([]byte{0x30, 0x81, 6, 2, 1, 1, 2, 1, 1})
+	f.Fuzz(func(t *testing.T, der []byte) {
+		sig, err := counterfoil.FixedSignature(der)
+		if err != nil {
+			refusal(t, err)
+			return
+		}
+		again := derOf(new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:]))
+		if len(sig) != 64 || !bytes.Equal(again, der) && !bytes.Equal(otherHalf(again), der) {
+			t.Fatalf("%x became %x", der, sig)
+		}
+	})
+}
+
+// A public key that is read is the one that crypto/x509 finds in the same bytes, and no other spelling of it is read.
+func FuzzNewPublicKey(f *testing.F) {
+	for _, public := range []any{ed25519.PublicKey(make([]byte, 32)), &newAuthenticator(f, reviewer).key.PublicKey} {
+		spki, err := x509.MarshalPKIXPublicKey(public)
+		noError(f, err)
+		f.Add(spki)
+	}
+	f.Fuzz(func(t *testing.T, spki []byte) {
+		k, err := counterfoil.NewPublicKey(spki, keyParams())
+		if err != nil {
+			refusal(t, err)
+			return
+		}
+		public, err := x509.ParsePKIXPublicKey(spki)
+		noError(t, err)
+		again, err := x509.MarshalPKIXPublicKey(public)
+		noError(t, err)
+		if !bytes.Equal(again, spki) || k.ID == "" {
+			t.Fatalf("%x is another spelling", spki)
+		}
+	})
 }
 
 func FuzzParseDecision(f *testing.F) {

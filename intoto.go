@@ -114,14 +114,11 @@ func (s *Statement) Verify(ring *KeyRing) error {
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(s.env.message(RoleReceipt), sig.key, sig.sig)
+	key, err := ring.verify(s.env.message(RoleReceipt), sig)
 	if err != nil {
 		return err
 	}
-	if !key.validAt(s.receipt.tenant, s.receipt.issued) {
-		return fail(CodeSignatureInvalid, "the statement's key may not act for this tenant at this time")
-	}
-	return nil
+	return key.mayAct(s.receipt.tenant, s.receipt.issued)
 }
 
 // ReceiptDigest returns the digest of the receipt that the statement is about.

@@ -113,7 +113,9 @@ func TestStatement_keepsRolesApart(t *testing.T) {
 
 	// Two signatures are one too many.
 	env = asDoc(decode(s.Envelope()))
-	env["signatures"] = slices.Repeat(asList(env["signatures"]), 2)
+	first := asDoc(clone(inside(env, "signatures", 0)))
+	first["keyid"] = "!"
+	env["signatures"] = append(list{first}, asList(env["signatures"])...)
 	parsed, err = counterfoil.ParseStatement(canonical(env))
 	noError(t, err)
 	wantCode(t, parsed.Verify(mustRing(t, foreign)), counterfoil.CodeSignatureInvalid)

@@ -49,6 +49,7 @@ type Policy struct {
 	lifetime     time.Duration
 	skew         time.Duration
 	selfApproval bool
+	quorum       quorum
 	parameters   limits
 	rules        Digest
 	canon        []byte
@@ -65,11 +66,11 @@ func ParsePolicy(b []byte) (*Policy, error) {
 }
 
 func readPolicy(r *reader, n value) (*Policy, error) {
-	var m [23]value
+	var m [24]value
 	r.members(n, m[:], "allowSelfApproval?", "allowedEffects?", "allowedTools", "grants?", "kind", "maxApprovalLifetimeMs?",
 		"maxAuthorizationScopesPerSource", "maxBytes", "maxBytesPerStep?", "maxCitationsPerSource?", "maxClockSkewMs?",
 		"maxFieldsPerStep", "maxOperationParameterBytes", "maxOperationParameterDepth", "maxOperationParameterNodes", "maxRows",
-		"maxRowsPerStep?", "maxSteps", "maxStepsByEffect?", "rulesDigest?", "sources", "stepOrder?", "version")
+		"maxRowsPerStep?", "maxSteps", "maxStepsByEffect?", "quorum?", "rulesDigest?", "sources", "stepOrder?", "version")
 	p := &Policy{
 		selfApproval: r.boolean(m[0]),
 		effects:      []string{string(EffectRead)},
@@ -85,7 +86,7 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		maxSteps:     r.countBetween(m[17], 1, maxSteps),
 		skew:         time.Duration(r.countBetween(m[10], 0, maxSkewMs)) * time.Millisecond,
 		byEffect:     readStepsByEffect(r, m[18]),
-		rules:        r.digest(m[19]),
+		rules:        r.digest(m[20]),
 	}
 	p.parameters = limits{
 		bytes: int(r.countBetween(m[12], 1, MaxArgumentBytes)),
@@ -110,11 +111,12 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		p.stepRows = r.count(m[16])
 	}
 	r.literal(m[4], kindPolicy)
-	p.sources = readSourcePolicies(r, m[20])
-	if r.has(m[21]) {
-		p.ordered = oneOf(r, m[21], "step order", orderAny, orderDeclared) == orderDeclared
+	p.quorum = readQuorum(r, m[19])
+	p.sources = readSourcePolicies(r, m[21])
+	if r.has(m[22]) {
+		p.ordered = oneOf(r, m[22], "step order", orderAny, orderDeclared) == orderDeclared
 	}
-	r.literal(m[22], version)
+	r.literal(m[23], version)
 	if r.err != nil {
 		return nil, r.err
 	}

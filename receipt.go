@@ -140,14 +140,11 @@ func (r *Receipt) verify(ring *KeyRing) error {
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(r.env.message(RoleReceipt), s.key, s.sig)
+	key, err := ring.verify(r.env.message(RoleReceipt), s)
 	if err != nil {
 		return err
 	}
-	if !key.validAt(r.tenant, r.issued) {
-		return fail(CodeSignatureInvalid, "the receipt's key may not act for this tenant at this time")
-	}
-	return nil
+	return key.mayAct(r.tenant, r.issued)
 }
 
 // ID returns the receipt's id, which is the execution's.

@@ -1,16 +1,5 @@
 package counterfoil
 
-import "slices"
-
-// A Why says why something was revoked. The zero Why is none.
-type Why string
-
-// The reasons.
-const (
-	WhySuperseded  Why = "superseded"  // it is no longer needed; what it did stays good
-	WhyCompromised Why = "compromised" // it may have been in the wrong hands
-)
-
 // What is revoked is named by a digest, so that a ledger compares without reading: an approval, a policy (or the rules that
 // it was made of) and a standing grant by their own digests, the others by those below.
 
@@ -28,13 +17,8 @@ func (a *Authorization) guards() []Digest {
 	if rules := a.dry.policy.rules; !rules.IsZero() && rules != a.approval.authority {
 		out = append(out, rules)
 	}
-	for _, approver := range a.approval.approvers {
-		out = append(out, ActorSubject(approver))
-	}
-	for _, k := range a.keys {
-		if subject := KeySubject(k.ID); !slices.Contains(out, subject) {
-			out = append(out, subject)
-		}
+	for _, k := range a.keys { // with that of a standing grant
+		out = append(out, ActorSubject(k.Owner), KeySubject(k.ID))
 	}
 	return out
 }

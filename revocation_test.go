@@ -10,7 +10,7 @@ import (
 
 func revokeParams(subject counterfoil.Digest) counterfoil.DecisionParams {
 	return counterfoil.DecisionParams{
-		Tenant: "acme", Audience: "log.example.test", Verb: counterfoil.VerbRevoke, Subject: subject, Why: counterfoil.WhyCompromised, Reason: "lost",
+		Tenant: "acme", Audience: "log.example.test", Verb: counterfoil.VerbRevoke, Subject: subject, Why: counterfoil.RevokedCompromised, Reason: "lost",
 	}
 }
 
@@ -109,11 +109,11 @@ func TestDecision_revoke(t *testing.T) {
 	again, err := counterfoil.ParseDecision(d.Envelope())
 	noError(t, err)
 	noError(t, again.Verify(allKeys(t), params))
-	if again.Tenant() != "acme" || again.Verb() != counterfoil.VerbRevoke || again.Why() != counterfoil.WhyCompromised || again.Subject() != params.Subject {
+	if again.Tenant() != "acme" || again.Verb() != counterfoil.VerbRevoke || again.Why() != counterfoil.RevokedCompromised || again.Subject() != params.Subject {
 		t.Errorf("got %s %s %s %s", again.Tenant(), again.Verb(), again.Why(), again.Subject())
 	}
 	softer := params
-	softer.Why = counterfoil.WhySuperseded
+	softer.Why = counterfoil.RevokedSuperseded
 	wantCode(t, again.Verify(allKeys(t), softer), counterfoil.CodeIntegrityFailed)
 	for name, edit := range map[string]func(*counterfoil.DecisionParams){
 		"no why":             func(p *counterfoil.DecisionParams) { p.Why = "" },

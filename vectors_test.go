@@ -66,6 +66,23 @@ func TestVectors(t *testing.T) {
 	}
 }
 
+// Bundles with the other kinds of keys and signatures, each with its keys.
+func TestVectors_signatures(t *testing.T) {
+	several, second := quorumLab(t)
+	several.x.Approval = cosigned(t, several, second)
+	for name, l := range map[string]*lab{
+		"p256": es256Lab(t), "quorum-with-passkey": several, "standing-grant": grantLab(t, mustGrant(t, nil)),
+	} {
+		b := l.bundle().Encode()
+		_, err := counterfoil.VerifyBundle(b, l.x.Keys, tomorrow())
+		noError(t, err)
+		vector(t, "bundle-"+name+".txt", "verified", b)
+		vector(t, "keys-"+name+".txt", fmt.Sprintf("%d keys", len(l.x.Keys.Keys())), l.x.Keys.JSON())
+	}
+	g := mustGrant(t, nil)
+	vector(t, "standing-grant.txt", g.Digest().String(), g.Envelope())
+}
+
 // The committed bundle verifies with the committed keys, and every digest is what another implementation of the
 // specification computes (fixture_test.go).
 func TestVectors_stand(t *testing.T) {
@@ -166,7 +183,8 @@ func TestSpec_namesEveryWord(t *testing.T) {
 		string(counterfoil.CustodyHolder), string(counterfoil.CustodyGateway), string(counterfoil.VerbDeny), string(counterfoil.VerbClassify),
 		string(counterfoil.DataCached), string(counterfoil.DataOffline), string(counterfoil.DataReplayed), string(counterfoil.DataLive),
 		string(counterfoil.OutcomeSucceeded), string(counterfoil.OutcomeFailed), string(counterfoil.OutcomeCancelled),
-		string(counterfoil.OutcomeIndeterminate), string(counterfoil.PhaseLate), counterfoil.BundleMediaType,
+		string(counterfoil.OutcomeIndeterminate), string(counterfoil.RevokedSuperseded), string(counterfoil.RevokedCompromised),
+		string(counterfoil.AuthorityGrant), string(counterfoil.AlgorithmEdDSA), string(counterfoil.AlgorithmES256), typeGet, string(counterfoil.PhaseLate), counterfoil.BundleMediaType,
 	}
 	for _, e := range counterfoil.Effects() {
 		words = append(words, string(e))

@@ -17,7 +17,8 @@ type Ledger struct {
 
 	mu     sync.Mutex
 	uses   map[use]*record
-	gone   map[subject]bool // revoked
+	gone   map[subject]bool             // revoked
+	grants map[counterfoil.Digest]int64 // how often each was used
 	events [][]byte
 	head   time.Time
 }
@@ -39,7 +40,8 @@ type record struct {
 
 // NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
 func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
-	return &Ledger{now: now, key: key, uses: map[use]*record{}, gone: map[subject]bool{}}
+	return &Ledger{now: now, key: key, uses: map[use]*record{}, gone: map[subject]bool{},
+		grants: map[counterfoil.Digest]int64{}}
 }
 
 // Spend implements counterfoil.Ledger.
@@ -61,11 +63,12 @@ func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 			return nil, counterfoil.CodePolicyDenied
 		}
 	}
+	u.GrantCount = l.grants[u.Grant] + 1
 	c, err := u.Consume(ctx, l.now(), l.head, l.key)
 	if err != nil {
 		return nil, err
 	}
-	l.uses[id] = &record{consumption: c}
+	l.uses[id], l.grants[u.Grant] = &record{consumption: c}, u.GrantCount
 	l.append(started.WithUse(c.Digest()), c.At())
 	return c, nil
 }

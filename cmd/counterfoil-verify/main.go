@@ -173,8 +173,12 @@ func printReport(w io.Writer, r *counterfoil.Report) {
 }
 
 func authority(k counterfoil.AuthorityKind) string {
-	if k == counterfoil.AuthorityPerson {
+	switch k {
+	case counterfoil.AuthorityPerson:
 		return "a person, who was shown this dry run"
+	case counterfoil.AuthorityGrant:
+		return "policy, under a person's standing grant"
+	case counterfoil.AuthorityPolicy:
 	}
 	return "policy alone"
 }

@@ -118,6 +118,7 @@ receipt, the counterfoil, proves what ran.`,
 	}
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default: $COUNTERFOIL_STATE, or the platform's)")
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
+	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
 		a.serversCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root

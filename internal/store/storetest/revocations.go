@@ -16,7 +16,7 @@ import (
 )
 
 // revocation makes a decision to revoke.
-func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.Why, at time.Time) []byte {
+func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.RevocationReason, at time.Time) []byte {
 	t.Helper()
 	d, err := counterfoil.Decide(context.Background(), counterfoil.DecisionParams{
 		Tenant: Tenant, Audience: Audience, Verb: counterfoil.VerbRevoke, Subject: subject, Why: why, Reason: "",
@@ -29,7 +29,7 @@ func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.Why, a
 
 func revoke(t testing.TB, s Store, clock *Clock, subject counterfoil.Digest) error {
 	t.Helper()
-	return s.Revoke(context.Background(), Tenant, subject, revocation(t, subject, counterfoil.WhySuperseded, clock.Now()),
+	return s.Revoke(context.Background(), Tenant, subject, revocation(t, subject, counterfoil.RevokedSuperseded, clock.Now()),
 		event(t, counterfoil.PhaseRevoked, "revocation"))
 }
 
@@ -88,8 +88,8 @@ func testRevokeAgain(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	c := Approved(t, "a", clock.Now())
 	subject := c.Approval.Digest()
-	first := revocation(t, subject, counterfoil.WhySuperseded, clock.Now())
-	worse := revocation(t, subject, counterfoil.WhyCompromised, clock.Now())
+	first := revocation(t, subject, counterfoil.RevokedSuperseded, clock.Now())
+	worse := revocation(t, subject, counterfoil.RevokedCompromised, clock.Now())
 	e := event(t, counterfoil.PhaseRevoked, "revocation")
 	for _, decision := range [][]byte{first, first, worse, first, worse} {
 		must(t, s.Revoke(t.Context(), Tenant, subject, decision, e))
