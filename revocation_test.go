@@ -134,3 +134,25 @@ func TestDecision_revoke(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A standing grant, the person who gave it and their key can be revoked: no approval that rests on it is spent any more.
+func TestExecute_revokedGrant(t *testing.T) {
+	t.Parallel()
+	g := mustGrant(t, nil)
+	for name, subject := range map[string]counterfoil.Digest{
+		"the grant": g.Digest(), "the person": counterfoil.ActorSubject(reviewer),
+		"the person's key": counterfoil.KeySubject(approverKey(t).Public().ID), "the gateway's key": counterfoil.KeySubject(policyKey(t).Public().ID),
+	} {
+		l := grantLab(t, g)
+		d, err := counterfoil.Decide(context.Background(), revokeParams(subject), approverKey(t), now())
+		noError(t, err)
+		noError(t, l.ledger.Revoke(d, revokedEvent(t)))
+		_, r, err := l.execute()
+		if counterfoil.CodeOf(err) != counterfoil.CodeRevoked || r != nil || l.runs != 0 {
+			t.Errorf("%s: got %v, receipt %v, %d runs", name, err, r, l.runs)
+		}
+	}
+	l := grantLab(t, g)
+	_, r, err := l.execute()
+	l.settled(r, err, counterfoil.OutcomeSucceeded, "")
+}

@@ -213,3 +213,46 @@ func testOrder(t *testing.T, b Backend) {
 		}
 	}
 }
+
+// A standing grant is used as often as it says, over all approvals and handles; what is refused does not count.
+func testGrantUses(t *testing.T, b Backend) {
+	clock := NewClock()
+	const handles, most = 8, 5
+	var stores []Store
+	for range handles {
+		stores = append(stores, b.Open(t, clock.Now, nil))
+	}
+	use := spentUse(t, stores[0], clock, "a")
+	use.Grant, use.GrantUses = counterfoil.ResultDigest([]byte("grant")), most
+	spend := func(s Store, u counterfoil.Use, id string) error {
+		u.Step, u.ExecutionID = id, "run-"+id
+		_, err := s.Spend(t.Context(), gateway.Spending{Use: u, Started: event(t, counterfoil.PhaseStarted, u.ExecutionID)})
+		return err
+	}
+	expired := use
+	expired.ExpiresAt = clock.Now()
+	wantCode(t, spend(stores[0], expired, "expired"), counterfoil.CodeApprovalExpired)
+	var won, refused atomic.Int32
+	var wg sync.WaitGroup
+	for i, s := range stores {
+		wg.Go(func() {
+			for j := range 3 {
+				switch err := spend(s, use, fmt.Sprintf("%d-%d", i, j)); {
+				case err == nil:
+					won.Add(1)
+				case counterfoil.CodeOf(err) == counterfoil.CodePolicyDenied:
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != most || refused.Load() != handles*3-most {
+		t.Fatalf("%d won and %d were refused", won.Load(), refused.Load())
+	}
+	use.Grant = counterfoil.ResultDigest([]byte("another grant"))
+	must(t, spend(stores[0], use, "other"))
+	check(t, b, stores[0])
+}
