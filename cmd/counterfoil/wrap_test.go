@@ -373,11 +373,11 @@ func TestWrap_drift(t *testing.T) {
 	if servers.Status != "quarantined" {
 		t.Fatalf("status %q", servers.Status)
 	}
-	f.run("servers", "classify", servers.ID, "--set", "append=mutation", "--passphrase-file", f.passFile)
+	f.run("servers", "classify", servers.ID, "--set", "append=destructive", "--passphrase-file", f.passFile)
 	if _, code, err := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_void" {
 		t.Fatalf("after the acceptance: %q %v", code, err)
 	}
-	if p, err := s.gate.Approval(t.Context(), tenant, id); err != nil || p.State != gateway.Void || p.VoidCause == "" {
+	if p, err := s.gate.Approval(t.Context(), tenant, id); err != nil || p.State != gateway.Void || !strings.Contains(p.VoidCause, "definition") {
 		t.Fatalf("request: %+v %v", p, err)
 	}
 	if n := effects(t, file); n != 0 {

@@ -450,6 +450,23 @@ func TestBudget(t *testing.T) {
 	g.do(t.Context(), other).want(t, "")
 }
 
+// What was used up while a person thought about it is used up: their approval is void, not spent.
+func TestBudget_usedUpMeanwhile(t *testing.T) {
+	t.Parallel()
+	f, u := setup(t), newUpstream()
+	g := f.open(func(c *gateway.Config) { c.MaxCalls = 1 })
+	done := g.start(t.Context(), call(u, "send", `{}`, 20*time.Second))
+	id := g.pending()
+	read := call(u, "resources/read", `{"uri":"x"}`, noHold)
+	read.Method = "resources/read"
+	g.do(t.Context(), read).want(t, "")
+	g.approve(id)
+	(<-done).want(t, gateway.ApprovalVoid)
+	if a := g.state(id); a.State != gateway.Void || !strings.Contains(a.VoidCause, "budget") || u.effects() != 1 {
+		t.Fatalf("state %s, cause %q, %d effects", a.State, a.VoidCause, u.effects())
+	}
+}
+
 // Injected instructions in the arguments of a read make it ask.
 func TestScreen(t *testing.T) {
 	t.Parallel()
