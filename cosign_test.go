@@ -17,7 +17,7 @@ func colleagueKey(t testing.TB) *counterfoil.PrivateKey {
 
 func quorumPolicy(n int, approvers ...any) doc {
 	p := policy()
-	p["quorum"] = doc{"n": n, "approvers": list(approvers)}
+	p["quorum"] = doc{"n": n, "approvers": approvers}
 	return p
 }
 

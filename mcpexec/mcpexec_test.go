@@ -199,6 +199,17 @@ func TestExecute_oversize(t *testing.T) {
 	}
 }
 
+// Whatever a refused count was, the boundary gets the same one.
+func TestExecute_refusedCount(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, `{}`)
+	l.o.CountRows = func([]byte) (int64, error) { return -2, nil }
+	res, err := l.executor().Execute(t.Context(), l.claim())
+	if err != nil || res.Rows != -1 || string(res.Value) != answer {
+		t.Errorf("got %+v, %v", res, err)
+	}
+}
+
 // The executor holds on to what it was made from.
 func TestNew_captures(t *testing.T) {
 	t.Parallel()

@@ -47,6 +47,7 @@ func TestText(t *testing.T) {
 		{"entity", "https://h/?a=1&amp;api_key=S3&amp;b=2", "https://h/?a=1&amp;api_key=***&amp;b=2"},
 		{"data source name", "bob:s3cret@tcp(h:3306)/db", "bob:***@tcp(h:3306)/db"},
 
+		{"slash in the password, unquoted", "dial postgres://u:s3c/ret@h:1/db failed", "dial postgres://u:***@h:1/db failed"},
 		{"blank in the password", `parse "postgres://u:my secret@h:1/db": invalid character " " in host name`, `parse "postgres://u:***@h:1/db": invalid character " " in host name`},
 		{"encoded ampersand in it", "https://h/?password=ab%26cdef&x=1", "https://h/?password=***&x=1"},
 
@@ -186,7 +187,7 @@ func TestText_unchanged(t *testing.T) {
 		"postgres://localhost:5432/db", "http://$HOST:$PORT/a@b",
 		"author: bob", "authority=me", "tokenizer=bert", "passenger: eve", "secretary=ann", "keyboard: us", "monkey=1", "bypass=1",
 		"from sklearn.feature_extraction.text import CountVectorizer\nv = CountVectorizer(tokenizer=tokenize, token_pattern=r'\\w+')\n",
-		`<div class="sk-toggleable__content sk-container-id-1-with-a-very-long-name">`, "sk-short", "--tokenizer bert-base-uncased",
+		`<div class="sk-toggleable__content sk-container-id-1-with-a-very-long-name">`, "sk-short", "sk-averyveryverylongnamewithoutanend", "--tokenizer bert-base-uncased",
 		"PATH=/usr/bin LOG_LEVEL=debug HOST=h PORT=1 DB_NAME=app", "max_tokens=4096 token_count: 12 tokenType=Bearer",
 		`{"max_tokens": 10, "nextPageToken": "CAUQAA", "token_endpoint": "https://h/token", "password_policy": "long"}`,
 		"token = os.environ[\"TOKEN\"]", "password = getpass.getpass()", "password=self.password", "token=token", "api_key=config.api_key",

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,13 +26,18 @@ type browser struct {
 // signIn follows a fresh link from "counterfoil console".
 func (f *fixture) signIn() *browser {
 	f.t.Helper()
-	jar, err := cookiejar.New(nil)
-	must(f.t, err)
-	b := &browser{t: f.t, Client: http.Client{Jar: jar, Timeout: 20 * time.Second}, base: "http://" + f.console}
+	b := f.browser()
 	link := strings.TrimSpace(f.run("console"))
 	page := b.get(strings.TrimPrefix(link, b.base))
 	b.submit(page, "/login", nil)
 	return b
+}
+
+func (f *fixture) browser() *browser {
+	f.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(f.t, err)
+	return &browser{t: f.t, Client: http.Client{Jar: jar, Timeout: 20 * time.Second}, base: "http://" + f.console}
 }
 
 func (b *browser) get(path string) string {
@@ -156,4 +164,78 @@ func (f *fixture) awaitConsole() {
 		ok, _ := dial(ctx, f.console)
 		return "", ok
 	})
+}
+
+var (
+	selectRE = regexp.MustCompile(`(?s)<select[^>]*name="([^"]*)".*?</select>`)
+	chosenRE = regexp.MustCompile(`<option[^>]*value="([^"]*)"[^>]* selected`)
+)
+
+// The page of a server that is not known offers the profile's effects for one decision over all tools.
+func TestConsole_classify(t *testing.T) {
+	t.Parallel()
+	f := setup(t, "hold: 100ms")
+	c := f.connect(append([]string{"env", "X=1"}, npmServer(t, "memory")...)...)
+	if _, code, _ := c.call(t.Context(), "read_graph", map[string]any{}); code != "approval_pending" {
+		t.Fatalf("before: %q", code)
+	}
+	f.awaitConsole()
+	b := f.signIn()
+	var id string
+	if m := regexp.MustCompile(`href="(/upstreams/[^"]+)"`).FindStringSubmatch(b.get("/upstreams")); m != nil {
+		id = m[1]
+	}
+	page := b.get(html.UnescapeString(id))
+	fill := map[string]string{"passphrase": testPassphrase}
+	for _, m := range selectRE.FindAllStringSubmatch(page, -1) {
+		chosen := chosenRE.FindStringSubmatch(m[0])
+		if chosen == nil {
+			t.Fatalf("nothing is filled in for %s:\n%s", m[1], m[0])
+		}
+		fill[m[1]] = chosen[1]
+	}
+	if len(fill) < 5 {
+		t.Fatalf("the page offers %d tools:\n%s", len(fill)-1, page)
+	}
+	if status, answer := b.submit(page, "/classify", fill); status >= 400 {
+		t.Fatalf("classifying: %d\n%s", status, answer)
+	}
+	if _, code, err := c.call(t.Context(), "read_graph", map[string]any{}); err != nil || code != "" {
+		t.Fatalf("after: %q %v", code, err)
+	}
+}
+
+// In the interactive demo the person decides on the pages.
+func TestDemo_interactive(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(built.counterfoil, "demo", "--interactive")
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	var id, link, pass, last string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		last = lines.Text()
+		if _, after, ok := strings.Cut(last, "waits for a person: "); ok {
+			id = after
+		}
+		if _, after, ok := strings.Cut(last, "Open "); ok {
+			link = after
+		}
+		if _, after, ok := strings.Cut(last, "the passphrase of this demo is "); ok {
+			pass = after
+			f := &fixture{t: t}
+			f.console, _, _ = strings.Cut(strings.TrimPrefix(link, "http://"), "/")
+			f.awaitConsole()
+			b := f.browser()
+			b.submit(b.get(strings.TrimPrefix(link, b.base)), "/login", nil)
+			if status, page := b.submit(b.get("/approvals/"+id), "/approve", map[string]string{"passphrase": pass}); status >= 400 {
+				t.Fatalf("approving: %d\n%s", status, page)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || !strings.HasPrefix(last, "9. ") {
+		t.Fatalf("%v, last line %q", err, last)
+	}
 }

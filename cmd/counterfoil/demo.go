@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,10 +93,15 @@ func (st *stage) prepare(ctx context.Context, interactive bool) error {
 	if err := os.WriteFile(filepath.Join(st.notes, "todo.txt"), []byte("water the plants\n"), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(st.a.stateDir, configFile), []byte("console: 127.0.0.1:7374\nhold: 1s\n"), 0o600); err != nil {
+	var lc net.ListenConfig
+	free, err := lc.Listen(ctx, "tcp", "127.0.0.1:0") // only to learn of a free port
+	if err != nil {
 		return err
 	}
-	var err error
+	config := "console: " + free.Addr().String() + "\nhold: 1s\n"
+	if err := errors.Join(free.Close(), os.WriteFile(filepath.Join(st.a.stateDir, configFile), []byte(config), 0o600)); err != nil {
+		return err
+	}
 	if st.s, err = st.a.open(ctx); err != nil {
 		return err
 	}

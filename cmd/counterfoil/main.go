@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -116,7 +118,22 @@ receipt, the counterfoil, proves what ran.`,
 	}
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default: $COUNTERFOIL_STATE, or the platform's)")
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
+	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
-		a.serversCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand())
+		a.serversCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: does(func(*cobra.Command, []string) error {
+			version, built := "unknown", ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				version, built = info.Main.Version, info.GoVersion
+			}
+			_, err := fmt.Fprintf(a.out, "counterfoil %s, %s, %s/%s\n", version, built, runtime.GOOS, runtime.GOARCH)
+			return err
+		}),
+	}
 }

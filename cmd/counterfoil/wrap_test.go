@@ -81,12 +81,20 @@ func TestWrap_filesystem(t *testing.T) {
 	if exists(out) {
 		t.Fatal("written before anybody approved")
 	}
-	f.run("approvals", "approve", id, "--passphrase-file", f.passFile, "--reason", "looks right")
+	f.awaitConsole()
+	b := f.signIn()
+	page := b.get("/approvals/" + id)
+	if !strings.Contains(page, "beta") || !strings.Contains(page, "b.txt") {
+		t.Fatalf("the page does not show the arguments:\n%s", page)
+	}
+	if status, page := b.submit(page, "/approve", map[string]string{"passphrase": testPassphrase, "reason": "looks right"}); status >= 400 {
+		t.Fatalf("approving: %d\n%s", status, page)
+	}
 	if got := <-done; got != "<nil>" {
 		t.Fatalf("write: %s", got)
 	}
-	if b, err := os.ReadFile(out); err != nil || string(b) != "beta" {
-		t.Fatalf("on disk: %q %v", b, err)
+	if written, err := os.ReadFile(out); err != nil || string(written) != "beta" {
+		t.Fatalf("on disk: %q %v", written, err)
 	}
 	p, err := s.gate.Approval(t.Context(), tenant, id)
 	must(t, err)

@@ -178,14 +178,7 @@ func (g *Gateway) adopt(ctx context.Context, p *passage, row RequestRow) error {
 			return g.void(ctx, p, row, "it no longer passes "+again.name, err)
 		}
 	}
-	policy, err := counterfoil.ParsePolicy(d.Policy)
-	if err != nil {
-		return err
-	}
-	if p.dry, err = counterfoil.ParseDryRun(d.DryRun, policy); err != nil {
-		return err
-	}
-	if p.op, err = counterfoil.ParseOperation(d.Operation, policy); err != nil {
+	if p.dry, p.op, err = d.documents(); err != nil {
 		return err
 	}
 	if p.appr, err = counterfoil.ParseApproval(row.Decision); err != nil {

@@ -17,15 +17,7 @@ func (g *Gateway) Approval(ctx context.Context, tenant, id string) (Approval, er
 	if err != nil {
 		return a, err
 	}
-	policy, err := counterfoil.ParsePolicy(d.Policy)
-	if err != nil {
-		return a, err
-	}
-	dry, err := counterfoil.ParseDryRun(d.DryRun, policy)
-	if err != nil {
-		return a, err
-	}
-	op, err := counterfoil.ParseOperation(d.Operation, policy)
+	dry, op, err := d.documents()
 	if err != nil {
 		return a, err
 	}
@@ -133,11 +125,7 @@ func (g *Gateway) pending(ctx context.Context, tenant, id, reason string) (Reque
 	if err != nil {
 		return row, nil, err
 	}
-	policy, err := counterfoil.ParsePolicy(d.Policy)
-	if err != nil {
-		return row, nil, err
-	}
-	dry, err := counterfoil.ParseDryRun(d.DryRun, policy)
+	dry, _, err := d.documents()
 	return row, dry, err
 }
 

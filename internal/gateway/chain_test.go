@@ -217,6 +217,31 @@ func TestSpend_once(t *testing.T) {
 	fresh.do(t.Context(), call(u, "send", `{}`, noHold)).want(t, gateway.ApprovalPending)
 }
 
+// 64 identical retries of an approved call, all at once: one effect. Those that come after its answer was handed over are
+// new calls, and ask.
+func TestSpend_retries(t *testing.T) {
+	t.Parallel()
+	f, u := setup(t), newUpstream()
+	gates := []*gate{f.open(nil), f.open(nil)}
+	gates[0].do(t.Context(), call(u, "send", `{}`, noHold)).want(t, gateway.ApprovalPending)
+	gates[0].approve(gates[0].pending())
+	var outs []<-chan outcome
+	for i := range 64 {
+		outs = append(outs, gates[i%2].start(t.Context(), call(u, "send", `{}`, noHold)))
+	}
+	served := 0
+	for _, o := range outs {
+		if out := <-o; out.reason == "" {
+			served++
+		} else {
+			out.want(t, gateway.ApprovalPending)
+		}
+	}
+	if u.effects() != 1 || served == 0 {
+		t.Fatalf("%d effects, %d callers served", u.effects(), served)
+	}
+}
+
 // A commit of which nobody knows whether it happened never leads to an effect, and leaves one receipt or none.
 func TestSpend_unknownCommit(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,20 @@ func (g *Gateway) openDetails(row RequestRow) (details, error) {
 	return d, nil
 }
 
+// documents reads back what was planned: the dry run, rebuilt under its policy, and the operation.
+func (d *details) documents() (*counterfoil.DryRun, *counterfoil.Operation, error) {
+	policy, err := counterfoil.ParsePolicy(d.Policy)
+	if err != nil {
+		return nil, nil, err
+	}
+	dry, err := counterfoil.ParseDryRun(d.DryRun, policy)
+	if err != nil {
+		return nil, nil, err
+	}
+	op, err := counterfoil.ParseOperation(d.Operation, policy)
+	return dry, op, err
+}
+
 // answerRecord is an answer under seal.
 type answerRecord struct {
 	Result []byte `json:"result,omitzero"` // raw: to be relayed byte for byte
