@@ -83,6 +83,13 @@ type Use struct {
 	// KeysFrom and KeysUntil bound when the keys that signed the approval may all act; KeysUntil is exclusive, zero for no
 	// bound. The skew does not apply to them.
 	KeysFrom, KeysUntil time.Time
+
+	// Guards are the subjects whose revocation refuses the use with CodeRevoked: the approval, the policy, what the approval
+	// rests on, the actor, the approvers and the keys that signed. The ledger looks for them in its transaction.
+	Guards []Digest
+	// After, if set, is the step of the same approval that must have a receipt of success. The ledger looks for it in its
+	// transaction, and refuses with CodePolicyDenied while there is none.
+	After string
 }
 
 // maxHeadAhead is how far the ledger's newest record may lie ahead of its clock before the clock is not believed.
@@ -253,7 +260,10 @@ func (a *Authorization) use(executionID string, nonce [16]byte) Use {
 	u := Use{
 		Tenant: a.approval.tenant, Audience: a.approval.audience, Approval: a.approval.digest, Step: a.step.ID, Input: a.step.InputDigest,
 		ExecutionID: executionID, Nonce: nonce, IssuedAt: a.approval.issued, NotBefore: a.approval.from,
-		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh,
+		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh, Guards: a.guards(),
+	}
+	if a.dry.policy.ordered {
+		u.After = a.dry.plan.before(a.step.ID)
 	}
 	if g := a.approval.grant; g != nil {
 		u.Grant, u.GrantUses = g.digest, g.p.MaxUses

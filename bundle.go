@@ -230,9 +230,12 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 		rep.Unchecked = append(rep.Unchecked,
 			"the standing grant's predicate, which is not evaluated here", "how often the standing grant was used")
 	}
+	if before := dry.plan.before(c.step); dry.policy.ordered && before != "" {
+		rep.Unchecked = append(rep.Unchecked, "order: that the step before had succeeded; its own bundle shows it")
+	}
 	rep.Unchecked = append(rep.Unchecked,
 		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
-		"revocations after the keys were exported",
+		"revocations: that nothing it rests on was revoked before the use, nor a key after the ring was exported",
 		"the source as it was at the time of execution",
 		"the result itself; its digest is bound",
 	)

@@ -47,7 +47,7 @@ func TestVerifyBundle(t *testing.T) {
 		},
 		Unchecked: []string{
 			"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
-			"revocations after the keys were exported", "the source as it was at the time of execution", "the result itself; its digest is bound",
+			"revocations: that nothing it rests on was revoked before the use, nor a key after the ring was exported", "the source as it was at the time of execution", "the result itself; its digest is bound",
 		},
 	}
 	if d := cmp.Diff(want, rep, cmp.Comparer(func(a, b counterfoil.PublicKey) bool { return a.ID == b.ID && a.Owner == b.Owner })); d != "" {

@@ -9,7 +9,7 @@ import (
 // CallStep is the id of the one step of a call's plan.
 const CallStep = "call"
 
-// A Call describes one tool call, to be made into a plan of one step. Every field but Fields is required.
+// A Call describes one tool call, to be made into a plan of one step. Every field but Fields and Evidence is required.
 type Call struct {
 	PlanID   string
 	Tenant   string
@@ -21,6 +21,7 @@ type Call struct {
 	Effect    Effect
 	Arguments *Arguments
 	Fields    []string
+	Evidence  Digest // of the tool's Evidence
 
 	Source Source
 	Rows   int64
@@ -42,6 +43,7 @@ func (c *Call) Plan() []byte {
 	w.open('[')
 	w.open('{')
 	w.text("effect", string(s.Effect))
+	w.maybeDigest("evidenceDigest", s.EvidenceDigest)
 	w.list("fields", s.Fields)
 	w.text("id", s.ID)
 	w.digest("inputDigest", inputDigest(&s))
@@ -74,6 +76,7 @@ func (c *Call) Operation() []byte {
 	w := &writer{b: make([]byte, 0, len(c.arguments().canon)+512)}
 	w.open('{')
 	w.text("effect", string(s.Effect))
+	w.maybeDigest("evidenceDigest", s.EvidenceDigest)
 	w.list("fields", s.Fields)
 	w.raw("parameters", c.arguments().canon)
 	w.name("queryPlan")
@@ -99,7 +102,7 @@ func (c *Call) step() Step {
 	s := Step{
 		ID: CallStep, Tool: c.Tool, Effect: c.Effect, Source: c.Source, QueryPlanID: c.Method,
 		Fingerprint: fingerprint(c.Tool, c.arguments().canon), ParametersDigest: c.arguments().digest,
-		Fields: slices.Clone(c.Fields), Rows: c.Rows, Bytes: c.Bytes,
+		Fields: slices.Clone(c.Fields), Rows: c.Rows, Bytes: c.Bytes, EvidenceDigest: c.Evidence,
 	}
 	s.Source.Scopes = slices.Clone(c.Source.Scopes)
 	return s
@@ -112,7 +115,7 @@ func writeSource(w *writer, s *Source) {
 	w.name("provenance")
 	w.open('{')
 	w.text("attribution", s.Attribution)
-	w.list("citations", nil)
+	writeCitations(w, s.Citations)
 	w.text("dataMode", string(s.DataMode))
 	w.time("observedAt", s.ObservedAt)
 	w.close('}')
@@ -128,6 +131,7 @@ type Operation struct {
 	sourceID    string
 	method      string
 	fingerprint Digest
+	evidence    Digest
 	fields      []string
 	parameters  []byte
 	input       Digest
@@ -151,23 +155,26 @@ func ParseOperation(b []byte, p *Policy) (*Operation, error) {
 }
 
 func readOperation(r *reader, n value, p *Policy) (*Operation, error) {
-	var m [6]value
-	r.members(n, m[:], "effect", "fields", "parameters", "queryPlan", "sourceId", "tool")
-	o := &Operation{effect: r.effect(m[0]), fields: r.list(m[1], 0, maxFields), sourceID: r.identity(m[4]), tool: r.identity(m[5])}
-	o.method, o.fingerprint = readQueryPlan(r, m[3])
+	var m [7]value
+	r.members(n, m[:], "effect", "evidenceDigest?", "fields", "parameters", "queryPlan", "sourceId", "tool")
+	o := &Operation{
+		effect: r.effect(m[0]), evidence: r.digest(m[1]), fields: r.list(m[2], 0, maxFields), sourceID: r.identity(m[5]),
+		tool: r.identity(m[6]),
+	}
+	o.method, o.fingerprint = readQueryPlan(r, m[4])
 	if r.err != nil {
 		return nil, r.err
 	}
-	o.parameters, o.canon = r.raw(m[2]), r.raw(n)
+	o.parameters, o.canon = r.raw(m[3]), r.raw(n)
 	if len(o.parameters) > p.parameters.bytes || !isCanonical(o.parameters, p.parameters) {
-		return nil, failAt(CodeInvalidInput, r.pointer(m[2]), "the parameters exceed the policy's budget")
+		return nil, failAt(CodeInvalidInput, r.pointer(m[3]), "the parameters exceed the policy's budget")
 	}
 	if fingerprint(o.tool, o.parameters) != o.fingerprint {
-		return nil, failAt(CodeIntegrityFailed, r.pointer(m[3]), "the fingerprint belongs to another operation")
+		return nil, failAt(CodeIntegrityFailed, r.pointer(m[4]), "the fingerprint belongs to another operation")
 	}
 	s := Step{
 		Tool: o.tool, Effect: o.effect, Source: Source{ID: o.sourceID}, QueryPlanID: o.method, Fingerprint: o.fingerprint,
-		ParametersDigest: digest(domainParameters, o.parameters), Fields: o.fields,
+		ParametersDigest: digest(domainParameters, o.parameters), Fields: o.fields, EvidenceDigest: o.evidence,
 	}
 	o.input = inputDigest(&s)
 	return o, nil
@@ -219,6 +226,7 @@ func ParseContext(b []byte) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.edits = &edits{} // nothing is digested here: citations are compared in their canonical form alone
 	var m [1]value
 	r.members(r.root(), m[:], "sources")
 	c := &Context{sources: map[string]Source{}}
@@ -252,7 +260,7 @@ func (c *Context) match(p *Plan, pol *Policy, now time.Time) error {
 		if !ok || !planned.sameIdentity(&current) {
 			return failAt(CodeContextMismatch, stepPath(i, "source"), "the source is no longer the one that was planned for")
 		}
-		if msg := pol.stale(&current, now); msg != "" {
+		if msg := pol.observed(&current, now); msg != "" {
 			return failAt(CodePolicyDenied, stepPath(i, "source"), msg)
 		}
 		seen[planned.ID] = true

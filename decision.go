@@ -15,6 +15,7 @@ type Verb string
 const (
 	VerbDeny     Verb = "deny"     // subject: the digest of the dry run that was shown
 	VerbClassify Verb = "classify" // subject: RulesDigest of the classification that was shown
+	VerbRevoke   Verb = "revoke"   // subject: an approval's or a policy's digest, ActorSubject or KeySubject
 )
 
 // A Decision is a person's signed word on something other than an approval.
@@ -24,6 +25,7 @@ type Decision struct {
 	subject          Digest
 	approver         string
 	reason           string
+	why              Why
 	at               time.Time
 	env              *envelope
 }
@@ -34,6 +36,7 @@ type DecisionParams struct {
 	Verb             Verb
 	Subject          Digest
 	Reason           string // optional
+	Why              Why    // of a revocation, and of nothing else
 }
 
 // Decide signs a decision with an approver's key.
@@ -55,7 +58,7 @@ func PrepareDecision(p DecisionParams, key PublicKey, now time.Time) (*Pending[D
 	if err != nil {
 		return nil, err
 	}
-	said := &Decision{tenant: p.Tenant, audience: p.Audience, verb: p.Verb, subject: p.Subject, reason: p.Reason, at: at, approver: key.Owner}
+	said := &Decision{tenant: p.Tenant, audience: p.Audience, verb: p.Verb, subject: p.Subject, reason: p.Reason, why: p.Why, at: at, approver: key.Owner}
 	payload := said.encode()
 	d, err := decisionIn(payload) // the parser is the one judge of what a decision may say
 	if err != nil {
@@ -81,6 +84,7 @@ func (d *Decision) encode() []byte {
 	w.text("tenant", d.tenant)
 	w.text("verb", string(d.verb))
 	w.text("version", version)
+	w.maybe("why", string(d.why))
 	w.close('}')
 	return w.b
 }
@@ -104,11 +108,15 @@ func decisionIn(payload []byte) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [9]value
-	r.members(r.root(), m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
+	var m [10]value
+	r.members(r.root(), m[:], "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version", "why?")
 	d := &Decision{
 		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
-		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify),
+		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify, VerbRevoke),
+		why: oneOf(r, m[9], "why", WhySuperseded, WhyCompromised),
+	}
+	if r.has(m[9]) != (d.verb == VerbRevoke) {
+		r.fail(r.root(), "a revocation says why, and nothing else does")
 	}
 	r.literal(m[3], kindDecision)
 	r.literal(m[8], version)
@@ -120,7 +128,7 @@ func decisionIn(payload []byte) (*Decision, error) {
 
 // Verify checks that an approver's key of the ring signed this verb on this subject for this tenant and audience.
 func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
-	if d.env == nil || d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject {
+	if d.env == nil || d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject || d.why != p.Why {
 		return fail(CodeIntegrityFailed, "the decision is about something else")
 	}
 	s, err := d.env.single()
@@ -136,6 +144,18 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	}
 	return key.mayAct(d.tenant, d.at)
 }
+
+// Tenant returns the tenant.
+func (d *Decision) Tenant() string { return d.tenant }
+
+// Verb returns what was decided.
+func (d *Decision) Verb() Verb { return d.verb }
+
+// Subject returns what it was decided about.
+func (d *Decision) Subject() Digest { return d.subject }
+
+// Why returns why something was revoked, "" for every other decision.
+func (d *Decision) Why() Why { return d.why }
 
 // Approver returns who decided.
 func (d *Decision) Approver() string { return d.approver }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"hash"
 )
 
 // A Digest is SHA-256 over a domain name and canonical bytes: SHA-256("counterfoil/v1/" + role + "\n" + bytes).
@@ -32,20 +33,37 @@ const (
 	domainArguments  domain = "arguments"
 	domainGrant      domain = "standing-grant"
 	domainUpstream   domain = "upstream"
+	domainActor      domain = "actor"
+	domainKeyID      domain = "key-id"
+	domainEvidence   domain = "evidence"
+	domainEndpoint   domain = "endpoint"
+	domainScopes     domain = "scopes"
+	domainValidator  domain = "validator"
 )
 
 // digest is the only maker of a Digest from content.
 func digest(d domain, canonical []byte) Digest {
-	head := make([]byte, 0, 64)
-	head = append(head, "counterfoil/v1/"...)
-	head = append(head, d...)
-	head = append(head, '\n')
 	h := sha256.New()
-	h.Write(head)
+	h.Write(d.head())
 	h.Write(canonical)
 	var out Digest
 	h.Sum(out[:0])
 	return out
+}
+
+// newDigest begins a digest whose content comes piece by piece.
+func newDigest(d domain) hash.Hash {
+	h := sha256.New()
+	h.Write(d.head())
+	return h
+}
+
+// head is what comes before the content.
+func (d domain) head() []byte {
+	head := make([]byte, 0, 64)
+	head = append(head, "counterfoil/v1/"...)
+	head = append(head, d...)
+	return append(head, '\n')
 }
 
 const badDigest = `a digest is "sha256:" and 64 lower-case hex digits, not all of them zero`

@@ -28,11 +28,13 @@ const (
 	PhaseStarted    Phase = "started"      // the use is spent
 	PhaseCompleted  Phase = "completed"    // the receipt is issued
 	PhaseLate       Phase = "late-outcome" // an outcome that came after recovery had issued the receipt
+	PhaseRevoked    Phase = "revoked"      // a person revoked an approval, a policy, a grant, a key or an actor
 )
 
 func phases() []Phase {
 	return []Phase{
 		PhaseRefused, PhaseRequested, PhaseApproved, PhaseDenied, PhaseLapsed, PhaseClassified, PhaseStarted, PhaseCompleted, PhaseLate,
+		PhaseRevoked,
 	}
 }
 

@@ -16,6 +16,9 @@ type Ledger interface {
 	// record is durable. A definite refusal carries its code: CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired,
 	// CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid or CodeUnavailable (nothing was recorded). Any
 	// other error means that the outcome of the commit is unknown: the caller must not execute.
+	//
+	// In the transaction of the commit, and before Use.Consume, the ledger refuses with CodeRevoked a use that has a
+	// revoked subject among its Guards, and with CodePolicyDenied one whose step After has no receipt of success.
 	Spend(ctx context.Context, u Use, started Event) (*Consumption, error)
 	// Settle records the receipt of a spent use together with the completed event, if the use has none yet. The same
 	// receipt again is no error; another receipt for a settled use is CodeAlreadyUsed, and is not recorded.
@@ -30,14 +33,6 @@ type Executor interface {
 	// Execute runs the redeemed operation. An error that carries CodeExecutionFailed says that the tool was not
 	// reached; any other error leaves the outcome unknown.
 	Execute(ctx context.Context, c *Claim) (Result, error)
-}
-
-// A Result is what an executor brings back.
-type Result struct {
-	Value     []byte // the raw bytes of the result, as they will be relayed
-	Rows      int64  // counted on Value
-	Uncounted bool   // Rows could not be counted; the receipt says so
-	Failed    bool   // the tool ran and reported a failure; Value is its report
 }
 
 // A Claim is a spent use in the hands of the one who may run it. Spend is its only maker. The zero Claim is refused.
@@ -224,8 +219,12 @@ func (f *Finished) judge(res Result) {
 	switch {
 	case !f.observe(res):
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the executor's row count is not a count")
-	case int64(len(res.Value)) > limit.Bytes || res.Rows > limit.Rows:
+	case res.size() > limit.Bytes || res.Rows > limit.Rows:
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the result is larger than what was approved")
+	case res.cut():
+		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the result is not whole")
+	case res.JSON && faultInJSON(res.Value) != "":
+		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, faultInJSON(res.Value))
 	case res.Failed:
 		f.outcome, f.result = OutcomeFailed, res
 	default:
@@ -251,10 +250,7 @@ func Settle(ctx context.Context, l Ledger, f *Finished, signer Signer, now time.
 	ctx = context.WithoutCancel(ctx)
 	a := f.claim.auth
 	if f.receipt == nil {
-		r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: int64(len(f.seen.Value))}
-		if f.seen.Value != nil {
-			r.result = ResultDigest(f.seen.Value)
-		}
+		r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: f.seen.size(), result: f.seen.digest()}
 		if f.outcome == OutcomeSucceeded {
 			r.rows, r.bytes = r.observedRows, r.seenBytes
 		}

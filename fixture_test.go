@@ -96,10 +96,14 @@ func step(op doc) doc {
 func refreshStep(s doc) {
 	fields := slices.Clone(asList(s["fields"]))
 	slices.SortFunc(fields, func(a, b any) int { return compareStrings(asString(a), asString(b)) })
-	s["inputDigest"] = digestOf("input", doc{
+	input := doc{
 		"tool": s["tool"], "effect": s["effect"], "sourceId": asDoc(s["source"])["id"], "queryPlan": s["queryPlan"],
 		"fields": fields, "parametersDigest": s["parametersDigest"],
-	})
+	}
+	if e, bound := s["evidenceDigest"]; bound {
+		input["evidenceDigest"] = e
+	}
+	s["inputDigest"] = digestOf("input", input)
 }
 
 func compareStrings(a, b string) int {

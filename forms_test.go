@@ -155,12 +155,24 @@ func decisionPayload() doc {
 	}
 }
 
+func revocationPayload() doc {
+	d := decisionPayload()
+	d["verb"], d["why"] = "revoke", "superseded"
+	return d
+}
+
 func fullPolicy() doc {
 	p := policy()
 	maps.Copy(p, doc{
 		"allowSelfApproval": false, "allowedEffects": list{"read", "mutation"}, "maxApprovalLifetimeMs": 3_600_000,
-		"maxBytesPerStep": 50_000, "maxRowsPerStep": 100, "maxClockSkewMs": 0,
-		"quorum": doc{"approvers": list{reviewer, colleague}, "n": 2},
+		"maxBytesPerStep": 50_000, "maxRowsPerStep": 100, "maxClockSkewMs": 0, "quorum": doc{"approvers": list{reviewer, colleague}, "n": 2}, "maxCitationsPerSource": 64, "stepOrder": "declared",
+		"maxStepsByEffect": doc{"read": 1, "destructive": 0},
+		"grants": list{doc{
+			"tools": list{"query"}, "effects": list{"read"}, "sources": list{"incidents"}, "maxRows": 100, "maxBytes": 50_000,
+		}},
+	})
+	maps.Copy(asDoc(inside(p, "sources", "incidents")), doc{
+		"citationOrigins": list{"https://data.example.test"}, "citationResourcePrefixes": list{"/incidents"},
 	})
 	return p
 }
@@ -168,6 +180,12 @@ func fullPolicy() doc {
 func fullPlan() doc {
 	p := plan()
 	p["model"] = "some-model"
+	s := asDoc(inside(p, "steps", 0))
+	s["evidenceDigest"] = digestOf("evidence", 1)
+	asDoc(inside(s, "source", "provenance"))["citations"] = list{
+		doc{"uri": "https://data.example.test/incidents", "digest": digestOf("result", "citation")},
+	}
+	refreshStep(s)
 	return p
 }
 
@@ -196,11 +214,14 @@ func forms(t testing.TB) []form {
 	}
 	allowed := mustPolicy(t, policy())
 	return []form{
-		{"plan", fullPlan(), drop(counterfoil.ParsePlan), []string{"/model", "/provider"}, nil},
+		{"plan", fullPlan(), drop(counterfoil.ParsePlan), []string{
+			"/model", "/provider", "/steps/0/source/provenance/citations/0/digest",
+		}, nil},
 		{"policy", fullPolicy(), drop(counterfoil.ParsePolicy), []string{
 			"/allowSelfApproval", "/allowedEffects", "/maxApprovalLifetimeMs", "/maxBytesPerStep", "/maxRowsPerStep", "/maxClockSkewMs",
 			"/rulesDigest", "/quorum", "/sources/incidents/schemaVersions", "/sources/incidents/sourceVersions", "/sources/incidents/dataModes",
-			"/sources/incidents/maxProvenanceAgeMs",
+			"/sources/incidents/maxProvenanceAgeMs", "/grants", "/maxCitationsPerSource", "/maxStepsByEffect", "/stepOrder",
+			"/maxStepsByEffect/read", "/maxStepsByEffect/destructive",
 		}, nil},
 		{"operation", operation(), func(b []byte) error { _, err := counterfoil.ParseOperation(b, allowed); return err }, nil, []string{"/parameters"}},
 		{"context", sources(), drop(counterfoil.ParseContext), []string{"/sources/incidents"}, nil},
@@ -214,6 +235,17 @@ func forms(t testing.TB) []form {
 			[]string{"/keys/0/passkey", "/keys/0/revoked", "/keys/0/notAfter"}, nil},
 		{"passkey envelope", asDoc(decode(passkeyApproval(t).Envelope())), drop(counterfoil.ParseApproval), nil, nil},
 		{"decision", decisionPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
+		{"revocation", revocationPayload(), enveloped("decision", drop(counterfoil.ParseDecision)), []string{"/reason"}, nil},
+		{"discovery", discovery(), func(b []byte) error { _, err := counterfoil.DeriveEvidence(toolDefinition(), b); return err }, []string{
+			"/cursor", "/freshness", "/freshness/maxAgeMs", "/provenance", "/provenance/0/retrievedAt", "/provenance/0/validator",
+			"/server/name", "/server/version",
+		}, nil},
+		{"statement", statementPayload(t), func(payload []byte) error {
+			return drop(counterfoil.ParseStatement)(canonical(doc{
+				"payloadType": "application/vnd.in-toto+json", "payload": base64.StdEncoding.EncodeToString(payload),
+				"signatures": list{doc{"keyid": "k", "sig": base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 64))}},
+			}))
+		}, nil, []string{"/predicate/receipt", "/subject"}},
 		{"envelope", asDoc(decode(envelopeOf("approval", canonical(approvalPayload())))), drop(counterfoil.ParseApproval), nil, nil},
 		{"dry run", asDoc(decode(mustDryRun(t, plan(), policy()).Canonical())),
 			func(b []byte) error { _, err := counterfoil.ParseDryRun(b, allowed); return err },

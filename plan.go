@@ -79,7 +79,7 @@ func (r *reader) dataMode(n value) DataMode { return oneOf(r, n, "data mode", da
 func dataModes() []DataMode { return []DataMode{DataCached, DataOffline, DataReplayed, DataLive} }
 
 // A Source is what a step acts on. Its first five fields are its identity, which must not change between planning and
-// execution; ObservedAt and Attribution say when and by whom it was seen so, and may be newer.
+// execution; the others say when, by whom and where it was seen so, and may be newer.
 type Source struct {
 	ID            string
 	SchemaVersion string
@@ -89,6 +89,7 @@ type Source struct {
 
 	ObservedAt  time.Time
 	Attribution string
+	Citations   []Citation // at most 64, in the order given
 }
 
 func (s *Source) sameIdentity(o *Source) bool {
@@ -106,6 +107,7 @@ type Step struct {
 	Fingerprint      Digest // of the operation's body: tool and arguments
 	ParametersDigest Digest // of the arguments alone
 	InputDigest      Digest // of all that identifies the operation
+	EvidenceDigest   Digest // of the tool's Evidence; zero for none
 	Fields           []string
 	Rows             int64
 	Bytes            int64
@@ -121,10 +123,18 @@ type Plan struct {
 }
 
 // ParsePlan reads a plan. Every step's inputDigest must be the digest of what the step says; one source named twice must
-// be described alike. Citations must be empty.
+// be described alike. Citations are taken into their canonical form, which is what the plan's canonical bytes hold.
 func ParsePlan(b []byte) (*Plan, error) {
 	r, err := newReader(b, documentLimits())
 	if err != nil {
+		return nil, err
+	}
+	r.edits = &edits{}
+	p, err := readPlan(r, r.root())
+	if err != nil || len(*r.edits) == 0 {
+		return p, err
+	}
+	if r, err = newSignedReader(r.edits.apply(r.b), documentLimits()); err != nil {
 		return nil, err
 	}
 	return readPlan(r, r.root())
@@ -151,7 +161,9 @@ func readPlan(r *reader, n value) (*Plan, error) {
 			break
 		}
 		p.steps = append(p.steps, s)
-		sources = r.bind(sources, binding{s.Source.ID, r.raw(source)}, source)
+		if !r.edited() { // else the sources are compared on the second reading, in their canonical form
+			sources = r.bind(sources, binding{s.Source.ID, r.raw(source)}, source)
+		}
 	}
 	if r.err == nil && len(p.steps) == 0 {
 		r.fail(m[6], "a plan has at least one step")
@@ -199,20 +211,20 @@ func bindingsDigest(sources []binding) Digest {
 
 // readStep reads a step and says where its source is.
 func readStep(r *reader, n value) (s Step, source value) {
-	var m [9]value
-	r.members(n, m[:], "effect", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
+	var m [10]value
+	r.members(n, m[:], "effect", "evidenceDigest?", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
 	s = Step{
-		Effect: r.effect(m[0]), Fields: r.list(m[1], 0, maxFields), ID: r.identity(m[2]), InputDigest: r.digest(m[3]),
-		ParametersDigest: r.digest(m[5]), Source: readSource(r, m[7]), Tool: r.identity(m[8]),
+		Effect: r.effect(m[0]), EvidenceDigest: r.digest(m[1]), Fields: r.list(m[2], 0, maxFields), ID: r.identity(m[3]),
+		InputDigest: r.digest(m[4]), ParametersDigest: r.digest(m[6]), Source: readSource(r, m[8]), Tool: r.identity(m[9]),
 	}
 	var l [2]value
-	r.members(m[4], l[:], "bytes", "rows")
+	r.members(m[5], l[:], "bytes", "rows")
 	s.Bytes, s.Rows = r.count(l[0]), r.count(l[1])
-	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[6])
+	s.QueryPlanID, s.Fingerprint = readQueryPlan(r, m[7])
 	if r.err == nil && s.InputDigest != inputDigest(&s) {
-		r.fail(m[3], "this is not the digest of what the step says")
+		r.fail(m[4], "this is not the digest of what the step says")
 	}
-	return s, m[7]
+	return s, m[8]
 }
 
 func readQueryPlan(r *reader, n value) (id string, fingerprint Digest) {
@@ -231,8 +243,8 @@ func readSource(r *reader, n value) Source {
 	var p [4]value
 	r.members(m[2], p[:], "attribution", "citations", "dataMode", "observedAt")
 	s.Attribution = r.text(p[0])
-	if len(r.elements(p[1], maxCitations)) > 0 {
-		r.fail(p[1], "citations are not supported: this array must be empty")
+	for _, k := range r.elements(p[1], maxCitations) {
+		s.Citations = append(s.Citations, readCitation(r, k))
 	}
 	s.DataMode, s.ObservedAt = r.dataMode(p[2]), r.time(p[3])
 	return s
@@ -243,6 +255,7 @@ func inputDigest(s *Step) Digest {
 	w := &writer{b: make([]byte, 0, 512)}
 	w.open('{')
 	w.text("effect", string(s.Effect))
+	w.maybeDigest("evidenceDigest", s.EvidenceDigest)
 	w.list("fields", s.Fields)
 	w.digest("parametersDigest", s.ParametersDigest)
 	w.name("queryPlan")
@@ -290,8 +303,18 @@ func (p *Plan) Steps() []Step {
 	for i := range out {
 		out[i].Fields = slices.Clone(out[i].Fields)
 		out[i].Source.Scopes = slices.Clone(out[i].Source.Scopes)
+		out[i].Source.Citations = slices.Clone(out[i].Source.Citations)
 	}
 	return out
+}
+
+// before returns the id of the step that stands before the one with the id, "" for the first.
+func (p *Plan) before(id string) string {
+	i := slices.IndexFunc(p.steps, func(s Step) bool { return s.ID == id })
+	if i < 1 {
+		return ""
+	}
+	return p.steps[i-1].ID
 }
 
 func (p *Plan) step(id string) *Step {

@@ -137,9 +137,13 @@ func TestParsePlan_rejects(t *testing.T) {
 		"a citation with a credential": func(_, s doc) {
 			asDoc(inside(s, "source", "provenance"))["citations"] = list{doc{"uri": "https://data.example.test/incidents?access_token=secret"}}
 		},
-		"a citation": func(_, s doc) {
-			asDoc(inside(s, "source", "provenance"))["citations"] = list{doc{"uri": "https://data.example.test/incidents"}}
+		"a citation that is a text": func(_, s doc) {
+			asDoc(inside(s, "source", "provenance"))["citations"] = list{"https://data.example.test/incidents"}
 		},
+		"65 citations": func(_, s doc) {
+			asDoc(inside(s, "source", "provenance"))["citations"] = slices.Repeat(list{doc{"uri": "https://data.example.test/incidents"}}, 65)
+		},
+		"evidence that was not digested":   func(_, s doc) { s["evidenceDigest"] = digestOf("evidence", 1) },
 		"no step":                          func(p, _ doc) { p["steps"] = list{} },
 		"129 steps":                        func(p, s doc) { p["steps"] = slices.Repeat(list{s}, 129) },
 		"two steps of one id":              func(p, s doc) { p["steps"] = list{s, s} },
@@ -264,6 +268,28 @@ func TestParsePolicy_rejects(t *testing.T) {
 		"no lifetime":                                  func(p, _ doc) { p["maxApprovalLifetimeMs"] = 0 },
 		"a lifetime above a week":                      func(p, _ doc) { p["maxApprovalLifetimeMs"] = 7*24*3600*1000 + 1 },
 		"an age without end":                           func(_, s doc) { s["maxProvenanceAgeMs"] = int64(9007199254740991) },
+		"no grant":                                     func(p, _ doc) { p["grants"] = list{} },
+		"a grant of no tool":                           func(p, _ doc) { asDoc(inside(p, "grants", 0))["tools"] = list{} },
+		"a grant of no source":                         func(p, _ doc) { asDoc(inside(p, "grants", 0))["sources"] = list{} },
+		"a grant of no effect":                         func(p, _ doc) { asDoc(inside(p, "grants", 0))["effects"] = list{} },
+		"a grant of an unknown effect":                 func(p, _ doc) { asDoc(inside(p, "grants", 0))["effects"] = list{"write"} },
+		"257 grants":                                   func(p, _ doc) { p["grants"] = slices.Repeat(asList(p["grants"]), 257) },
+		"steps of no effect":                           func(p, _ doc) { p["maxStepsByEffect"] = doc{} },
+		"steps of an unknown effect":                   func(p, _ doc) { p["maxStepsByEffect"] = doc{"write": 1} },
+		"129 steps of an effect":                       func(p, _ doc) { p["maxStepsByEffect"] = doc{"read": 129} },
+		"an unknown step order":                        func(p, _ doc) { p["stepOrder"] = "Declared" },
+		"no citation":                                  func(p, _ doc) { p["maxCitationsPerSource"] = 0 },
+		"65 citations":                                 func(p, _ doc) { p["maxCitationsPerSource"] = 65 },
+		"origins without prefixes":                     func(_, s doc) { delete(s, "citationResourcePrefixes") },
+		"prefixes without origins":                     func(_, s doc) { delete(s, "citationOrigins") },
+		"no origin":                                    func(_, s doc) { s["citationOrigins"] = list{} },
+		"an origin with a path":                        func(_, s doc) { s["citationOrigins"] = list{"https://data.example.test/"} },
+		"an origin in upper case":                      func(_, s doc) { s["citationOrigins"] = list{"https://Data.example.test"} },
+		"an origin of another scheme":                  func(_, s doc) { s["citationOrigins"] = list{"http://data.example.test"} },
+		"an origin with the port that it has anyway":   func(_, s doc) { s["citationOrigins"] = list{"https://data.example.test:443"} },
+		"a prefix that is no path":                     func(_, s doc) { s["citationResourcePrefixes"] = list{"incidents"} },
+		"a prefix that leaves itself":                  func(_, s doc) { s["citationResourcePrefixes"] = list{"/a/../b"} },
+		"a prefix that is not canonical":               func(_, s doc) { s["citationResourcePrefixes"] = list{"/a;b"} },
 		"a list that isn't sorted of itself but twice": func(p, _ doc) { p["allowedTools"] = list{"b", "a", "b"} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,9 @@ type sourcePolicy struct {
 	dataModes      []string
 	maxAge         time.Duration // 0 with hasMaxAge false: no bound
 	hasMaxAge      bool
+
+	// What the source's citations may point at. Absent means that there may be none.
+	citationOrigins, citationPrefixes []string
 }
 
 // A Policy bounds what plans may ask for. ParsePolicy is its only maker. Empty means none: an empty policy allows nothing.
@@ -39,6 +42,10 @@ type Policy struct {
 	stepBytes    int64
 	maxFields    int64
 	maxScopes    int64
+	maxCitations int64
+	grants       []policyGrant    // nil for none: then the rest alone decides
+	byEffect     map[Effect]int64 // how many steps of an effect; no entry is no bound
+	ordered      bool             // steps run in the plan's order alone
 	lifetime     time.Duration
 	skew         time.Duration
 	selfApproval bool
@@ -59,48 +66,57 @@ func ParsePolicy(b []byte) (*Policy, error) {
 }
 
 func readPolicy(r *reader, n value) (*Policy, error) {
-	var m [20]value
-	r.members(n, m[:], "allowSelfApproval?", "allowedEffects?", "allowedTools", "kind", "maxApprovalLifetimeMs?",
-		"maxAuthorizationScopesPerSource", "maxBytes", "maxBytesPerStep?", "maxClockSkewMs?", "maxFieldsPerStep",
-		"maxOperationParameterBytes", "maxOperationParameterDepth", "maxOperationParameterNodes", "maxRows",
-		"maxRowsPerStep?", "maxSteps", "quorum?", "rulesDigest?", "sources", "version")
+	var m [24]value
+	r.members(n, m[:], "allowSelfApproval?", "allowedEffects?", "allowedTools", "grants?", "kind", "maxApprovalLifetimeMs?",
+		"maxAuthorizationScopesPerSource", "maxBytes", "maxBytesPerStep?", "maxCitationsPerSource?", "maxClockSkewMs?",
+		"maxFieldsPerStep", "maxOperationParameterBytes", "maxOperationParameterDepth", "maxOperationParameterNodes", "maxRows",
+		"maxRowsPerStep?", "maxSteps", "maxStepsByEffect?", "quorum?", "rulesDigest?", "sources", "stepOrder?", "version")
 	p := &Policy{
 		selfApproval: r.boolean(m[0]),
 		effects:      []string{string(EffectRead)},
 		tools:        r.list(m[2], 1, maxList),
 		lifetime:     defaultLifetimeMs * time.Millisecond,
-		maxScopes:    r.countBetween(m[5], 1, maxScopes),
-		maxBytes:     r.count(m[6]),
+		maxScopes:    r.countBetween(m[6], 1, maxScopes),
+		maxBytes:     r.count(m[7]),
 		stepBytes:    maxSafeInteger,
-		maxFields:    r.countBetween(m[9], 0, maxFields),
-		maxRows:      r.count(m[13]),
+		maxCitations: maxCitations,
+		maxFields:    r.countBetween(m[11], 0, maxFields),
+		maxRows:      r.count(m[15]),
 		stepRows:     maxSafeInteger,
-		maxSteps:     r.countBetween(m[15], 1, maxSteps),
-		skew:         time.Duration(r.countBetween(m[8], 0, maxSkewMs)) * time.Millisecond,
-		rules:        r.digest(m[17]),
+		maxSteps:     r.countBetween(m[17], 1, maxSteps),
+		skew:         time.Duration(r.countBetween(m[10], 0, maxSkewMs)) * time.Millisecond,
+		byEffect:     readStepsByEffect(r, m[18]),
+		rules:        r.digest(m[20]),
 	}
 	p.parameters = limits{
-		bytes: int(r.countBetween(m[10], 1, MaxArgumentBytes)),
-		depth: int(r.countBetween(m[11], 1, MaxArgumentDepth)),
-		nodes: int(r.countBetween(m[12], 1, MaxArgumentNodes)),
+		bytes: int(r.countBetween(m[12], 1, MaxArgumentBytes)),
+		depth: int(r.countBetween(m[13], 1, MaxArgumentDepth)),
+		nodes: int(r.countBetween(m[14], 1, MaxArgumentNodes)),
 	}
 	p.parameters.width = p.parameters.nodes
 	if r.has(m[1]) {
 		p.effects = words(r, m[1], Effects())
 	}
-	if r.has(m[4]) {
-		p.lifetime = time.Duration(r.countBetween(m[4], 1, maxApprovalLifetime)) * time.Millisecond
+	p.grants = readGrants(r, m[3])
+	if r.has(m[5]) {
+		p.lifetime = time.Duration(r.countBetween(m[5], 1, maxApprovalLifetime)) * time.Millisecond
 	}
-	if r.has(m[7]) {
-		p.stepBytes = r.count(m[7])
+	if r.has(m[8]) {
+		p.stepBytes = r.count(m[8])
 	}
-	if r.has(m[14]) {
-		p.stepRows = r.count(m[14])
+	if r.has(m[9]) {
+		p.maxCitations = r.countBetween(m[9], 1, maxCitations)
 	}
-	r.literal(m[3], kindPolicy)
-	p.quorum = readQuorum(r, m[16])
-	p.sources = readSourcePolicies(r, m[18])
-	r.literal(m[19], version)
+	if r.has(m[16]) {
+		p.stepRows = r.count(m[16])
+	}
+	r.literal(m[4], kindPolicy)
+	p.quorum = readQuorum(r, m[19])
+	p.sources = readSourcePolicies(r, m[21])
+	if r.has(m[22]) {
+		p.ordered = oneOf(r, m[22], "step order", orderAny, orderDeclared) == orderDeclared
+	}
+	r.literal(m[23], version)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -122,27 +138,35 @@ func readSourcePolicies(r *reader, n value) map[string]sourcePolicy {
 		if r.err != nil {
 			return nil
 		}
-		var m [6]value
-		r.members(k, m[:], "authorizationScope", "dataModes?", "fields", "maxProvenanceAgeMs?", "schemaVersions?", "sourceVersions?")
-		s := sourcePolicy{scopes: r.list(m[0], 1, maxScopes), fields: r.list(m[2], 0, maxFields)}
-		if r.has(m[1]) {
-			s.dataModes = words(r, m[1], dataModes())
-		}
-		if r.has(m[3]) {
-			s.hasMaxAge, s.maxAge = true, time.Duration(r.countBetween(m[3], 0, maxAgeMs))*time.Millisecond
-		}
-		if r.has(m[4]) {
-			s.schemaVersions = r.list(m[4], 1, maxList)
-		}
-		if r.has(m[5]) {
-			s.sourceVersions = r.list(m[5], 1, maxList)
-		}
-		out[id] = s
+		out[id] = readSourcePolicy(r, k)
 	}
 	if len(out) == 0 || len(out) > maxSources {
 		r.fail(n, "a policy has 1 to "+strconv.Itoa(maxSources)+" sources")
 	}
 	return out
+}
+
+func readSourcePolicy(r *reader, n value) sourcePolicy {
+	var m [8]value
+	r.members(n, m[:], "authorizationScope", "citationOrigins?", "citationResourcePrefixes?", "dataModes?", "fields",
+		"maxProvenanceAgeMs?", "schemaVersions?", "sourceVersions?")
+	s := sourcePolicy{scopes: r.list(m[0], 1, maxScopes), fields: r.list(m[4], 0, maxFields)}
+	if r.has(m[1]) || r.has(m[2]) {
+		s.citationOrigins, s.citationPrefixes = readCitationRules(r, n, m[1], m[2])
+	}
+	if r.has(m[3]) {
+		s.dataModes = words(r, m[3], dataModes())
+	}
+	if r.has(m[5]) {
+		s.hasMaxAge, s.maxAge = true, time.Duration(r.countBetween(m[5], 0, maxAgeMs))*time.Millisecond
+	}
+	if r.has(m[6]) {
+		s.schemaVersions = r.list(m[6], 1, maxList)
+	}
+	if r.has(m[7]) {
+		s.sourceVersions = r.list(m[7], 1, maxList)
+	}
+	return s
 }
 
 // words reads a list of words of a closed set.
@@ -177,6 +201,9 @@ func (p *Policy) evaluate(plan *Plan, at time.Time) error {
 			return failAt(CodePolicyDenied, stepPath(i, member), msg)
 		}
 		rows, bytes = rows+s.Rows, bytes+s.Bytes
+	}
+	if msg := p.tooManyOfAnEffect(plan); msg != "" {
+		return failAt(CodePolicyDenied, "/steps", msg)
 	}
 	if rows > p.maxRows {
 		return failAt(CodePolicyDenied, "/steps", "the plan asks for more rows than the policy allows")
@@ -217,8 +244,18 @@ func (p *Policy) judge(s *Step, at time.Time) (member, msg string) {
 		return "limits", "the step asks for more rows than the policy allows"
 	case s.Bytes > p.stepBytes:
 		return "limits", "the step asks for more bytes than the policy allows"
+	case !p.grantsStep(s):
+		return "tool", "no one grant of the policy covers this step's tool, effect, source and limits"
 	}
-	return "source", p.stale(&s.Source, at)
+	return "source", p.observed(&s.Source, at)
+}
+
+// observed judges how a source was seen: what its observation cites, and when it was.
+func (p *Policy) observed(s *Source, at time.Time) string {
+	if msg := p.cites(s); msg != "" {
+		return msg
+	}
+	return p.stale(s, at)
 }
 
 // stale judges when a source was seen. An observation from the future is refused everywhere, beyond the skew.
@@ -286,6 +323,10 @@ func (c *Call) Policy(rules Digest, lifetime time.Duration) []byte {
 	w.name(s.Source.ID)
 	w.open('{')
 	w.list("authorizationScope", s.Source.Scopes)
+	if origins, prefixes := citationRules(s.Source.Citations); len(origins) > 0 {
+		w.list("citationOrigins", origins)
+		w.list("citationResourcePrefixes", prefixes)
+	}
 	w.list("dataModes", []string{string(s.Source.DataMode)})
 	w.list("fields", s.Fields)
 	w.list("schemaVersions", []string{s.Source.SchemaVersion})

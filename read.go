@@ -29,7 +29,8 @@ type value struct{ from, to int }
 type reader struct {
 	b      []byte
 	err    error
-	signed bool // every byte counts: a list that is not sorted is refused, not sorted
+	signed bool   // every byte counts: a list that is not sorted is refused, not sorted
+	edits  *edits // what has to be rewritten; nil where nothing may be
 }
 
 // newReader reads a document that need not be in canonical form.

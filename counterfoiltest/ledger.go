@@ -18,6 +18,7 @@ type Ledger struct {
 	mu     sync.Mutex
 	uses   map[use]*record
 	grants map[counterfoil.Digest]int64 // how often each was used
+	gone   map[subject]bool             // revoked
 	events [][]byte
 	head   time.Time
 }
@@ -27,6 +28,11 @@ type use struct {
 	step     string
 }
 
+type subject struct {
+	tenant string
+	digest counterfoil.Digest
+}
+
 type record struct {
 	consumption *counterfoil.Consumption
 	receipt     *counterfoil.Receipt
@@ -34,7 +40,7 @@ type record struct {
 
 // NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
 func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
-	return &Ledger{now: now, key: key, uses: map[use]*record{}, grants: map[counterfoil.Digest]int64{}}
+	return &Ledger{now: now, key: key, uses: map[use]*record{}, grants: map[counterfoil.Digest]int64{}, gone: map[subject]bool{}}
 }
 
 // Spend implements counterfoil.Ledger.
@@ -44,6 +50,17 @@ func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 	id := use{u.Approval, u.Step}
 	if _, spent := l.uses[id]; spent {
 		return nil, counterfoil.CodeAlreadyUsed
+	}
+	for _, d := range u.Guards {
+		if l.gone[subject{u.Tenant, d}] {
+			return nil, counterfoil.CodeRevoked
+		}
+	}
+	if u.After != "" {
+		before := l.uses[use{u.Approval, u.After}]
+		if before == nil || before.receipt == nil || before.receipt.Outcome() != counterfoil.OutcomeSucceeded {
+			return nil, counterfoil.CodePolicyDenied
+		}
 	}
 	u.GrantCount = l.grants[u.Grant] + 1
 	c, err := u.Consume(ctx, l.now(), l.head, l.key)
@@ -70,6 +87,18 @@ func (l *Ledger) Settle(_ context.Context, r *counterfoil.Receipt, completed cou
 	case rec.receipt.Digest() != r.Digest():
 		return counterfoil.CodeAlreadyUsed
 	}
+	return nil
+}
+
+// Revoke records a decision to revoke with its event. No later Spend gets past it.
+func (l *Ledger) Revoke(d *counterfoil.Decision, revoked counterfoil.Event) error {
+	if d == nil || d.Verb() != counterfoil.VerbRevoke {
+		return counterfoil.CodeInvalidInput
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone[subject{d.Tenant(), d.Subject()}] = true
+	l.append(revoked, d.At())
 	return nil
 }
 

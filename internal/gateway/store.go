@@ -76,6 +76,16 @@ type Uses interface {
 	Orphans(ctx context.Context) ([]Execution, error)
 }
 
+// Revocations is the end of authority before its time.
+type Revocations interface {
+	// Revoke records that the subject is revoked in the tenant, by the decision's envelope, with its event. From then on
+	// Spend refuses every use that has the subject among its guards. The same decision again records nothing; another
+	// decision on the same subject is recorded too: what was superseded may turn out to be compromised.
+	Revoke(ctx context.Context, tenant string, subject counterfoil.Digest, decision []byte, e counterfoil.Event) error
+	// Revocations returns the envelopes of the decisions on a subject, oldest first.
+	Revocations(ctx context.Context, tenant string, subject counterfoil.Digest) ([][]byte, error)
+}
+
 // An Execution is a spent use as it stands in the ledger.
 type Execution struct {
 	ID                                  string
@@ -217,6 +227,7 @@ type Sessions interface {
 // Store is all of the database.
 type Store interface {
 	Uses
+	Revocations
 	Executions
 	Requests
 	Rulings

@@ -2,7 +2,7 @@ package sqlite
 
 // migrations are the steps that make the schema, in order: a database of schema n has had the first n. A step that was
 // ever released is never changed.
-func migrations() []string { return []string{schema1} }
+func migrations() []string { return []string{schema1, schema2} }
 
 const schema1 = `
 -- Whose database it is. Made with the file.
@@ -148,4 +148,17 @@ CREATE TABLE secrets (
 	PRIMARY KEY (kind, hash)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX secrets_expiry ON secrets (expires);
+`
+
+const schema2 = `
+-- What was revoked, by the decision that says so. A subject is a digest in its text form.
+CREATE TABLE revocations (
+	number   INTEGER PRIMARY KEY,
+	tenant   TEXT NOT NULL CHECK (tenant <> ''),
+	subject  TEXT NOT NULL CHECK (subject LIKE 'sha256:%'),
+	decision BLOB NOT NULL CHECK (length(decision) > 0)
+) STRICT;
+CREATE INDEX revocations_subject ON revocations (tenant, subject);
+CREATE TRIGGER revocations_stay BEFORE UPDATE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
+CREATE TRIGGER revocations_last BEFORE DELETE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
 `

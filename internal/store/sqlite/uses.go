@@ -36,6 +36,12 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	} else if !errors.Is(err, gateway.ErrNotFound) {
 		return nil, err
 	}
+	if err := t.guard(u); err != nil {
+		return nil, err
+	}
+	if err := t.inOrder(u); err != nil {
+		return nil, err
+	}
 	if err := t.spendRequest(sp); err != nil {
 		return nil, err
 	}
@@ -61,6 +67,23 @@ func (t *tx) use(u *counterfoil.Use) (number int64, execution string, err error)
 	err = t.get(`SELECT number, id FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
 		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &number, &execution)
 	return number, execution, err
+}
+
+// inOrder refuses a step whose predecessor has no receipt of success.
+func (t *tx) inOrder(u *counterfoil.Use) error {
+	if u.After == "" {
+		return nil
+	}
+	var outcome sql.NullString
+	err := t.get(`SELECT outcome FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
+		[]any{millis(u.ExpiresAt), u.Approval[:], u.After}, &outcome)
+	if err != nil && !errors.Is(err, gateway.ErrNotFound) {
+		return err
+	}
+	if outcome.String != string(counterfoil.OutcomeSucceeded) {
+		return fail(counterfoil.CodePolicyDenied, "the step before this one has not succeeded", nil)
+	}
+	return nil
 }
 
 // spendRequest moves the request from approved to spent.

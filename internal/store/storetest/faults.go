@@ -153,5 +153,8 @@ func life(t *testing.T, clock *Clock, prefix string) []step {
 		{"Lapse", func(s Store) error {
 			return s.Lapse(t.Context(), Tenant, id+"2", gateway.Cancelled, "x", event(t, counterfoil.PhaseLapsed, run))
 		}, 1, conflict},
+		{"Revoke", func(s Store) error {
+			return s.Revoke(t.Context(), Tenant, l.Case.Approval.Digest(), []byte("signed"), event(t, counterfoil.PhaseRevoked, run))
+		}, 1, nil},
 	}
 }

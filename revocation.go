@@ -1,0 +1,40 @@
+package counterfoil
+
+import "slices"
+
+// A Why says why something was revoked. The zero Why is none.
+type Why string
+
+// The reasons.
+const (
+	WhySuperseded  Why = "superseded"  // it is no longer needed; what it did stays good
+	WhyCompromised Why = "compromised" // it may have been in the wrong hands
+)
+
+// What is revoked is named by a digest, so that a ledger compares without reading: an approval, a policy (or the rules that
+// it was made of) and a standing grant by their own digests, the others by those below.
+
+// ActorSubject returns what a revocation of a principal names, whether it proposes or approves.
+func ActorSubject(actor string) Digest { return digest(domainActor, appendString(nil, actor)) }
+
+// KeySubject returns what a revocation of a key names.
+func KeySubject(id KeyID) Digest { return digest(domainKeyID, appendString(nil, string(id))) }
+
+// guards returns everything that the authorization rests on. An approval's authority is what the person was shown, the
+// policy's rules or a standing grant: revoking any of these takes the approval with it.
+func (a *Authorization) guards() []Digest {
+	out := make([]Digest, 0, 5+2*len(a.keys))
+	out = append(out, a.approval.digest, a.dry.policy.digest, a.approval.authority, ActorSubject(a.dry.plan.actor))
+	if rules := a.dry.policy.rules; !rules.IsZero() && rules != a.approval.authority {
+		out = append(out, rules)
+	}
+	for _, approver := range a.approval.approvers {
+		out = append(out, ActorSubject(approver))
+	}
+	for _, k := range a.keys {
+		if subject := KeySubject(k.ID); !slices.Contains(out, subject) {
+			out = append(out, subject)
+		}
+	}
+	return out
+}
