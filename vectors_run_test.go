@@ -67,6 +67,7 @@ func judged(t testing.TB, v vectorFile) (string, error) {
 		noError(t, err)
 		return "verified", d.Verify(vectorKeys(t, v), counterfoil.DecisionParams{
 			Tenant: v.head["tenant"], Audience: v.head["audience"], Verb: counterfoil.Verb(v.head["verb"]), Subject: subject,
+			Why: counterfoil.Why(v.head["why"]),
 		})
 	case "bundle":
 		when, err := time.Parse(time.RFC3339, v.head["now"])
@@ -126,6 +127,13 @@ func digestOfVector(t testing.TB, kind string, v vectorFile) (stringer, error) {
 		return of(counterfoil.ParseConsumption(b))((*counterfoil.Consumption).Digest)
 	case "receipt":
 		return of(counterfoil.ParseReceipt(b))((*counterfoil.Receipt).Digest)
+	case "statement":
+		return of(counterfoil.ParseStatement(b))((*counterfoil.Statement).ReceiptDigest)
+	case "discovery":
+		return of(counterfoil.DeriveEvidence(readVector(t, v.head["definition"]).content, b))((*counterfoil.Evidence).Digest)
+	case "evidence":
+		definition, record := readVector(t, v.head["definition"]).content, readVector(t, v.head["discovery"]).content
+		return of(counterfoil.VerifyEvidence(b, definition, record))((*counterfoil.Evidence).Digest)
 	case "standing-grant":
 		return of(counterfoil.ParseStandingGrant(b))((*counterfoil.StandingGrant).Digest)
 	default:

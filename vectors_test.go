@@ -67,7 +67,7 @@ func vector(t testing.TB, name, expect string, content []byte) {
 	title := strings.TrimSuffix(name, ".txt")
 	lines := []string{"expect: " + expect, "what: " + strings.ReplaceAll(title, "-", " ")}
 	kinds := []string{
-		"parameters", "plan", "policy", "dry-run", "operation", "context", "approval", "consumption", "receipt", "decision", "standing-grant",
+		"discovery", "evidence", "statement", "parameters", "plan", "policy", "dry-run", "operation", "context", "approval", "consumption", "receipt", "decision", "standing-grant",
 		"result", "event", "tool-definition", "upstream", "rules", "keys", "bundle",
 	}
 	for _, kind := range kinds {
@@ -84,6 +84,13 @@ func vector(t testing.TB, name, expect string, content []byte) {
 		case "decision":
 			p := payloadOf(content)
 			lines = append(lines, "keys: keys.txt", "tenant: acme", "audience: log.example.test", "verb: "+asString(p["verb"]), "subject: "+asString(p["subject"]))
+			if why, ok := p["why"]; ok {
+				lines = append(lines, "why: "+asString(why))
+			}
+		case "discovery":
+			lines = append(lines, "definition: tool-definition-discovered.txt")
+		case "evidence":
+			lines = append(lines, "definition: tool-definition-discovered.txt", "discovery: discovery.txt")
 		}
 		writeVector(t, name, content, lines...)
 		return
@@ -133,6 +140,17 @@ func TestVectors(t *testing.T) {
 		noError(t, err)
 		vector(t, "decision-"+string(verb)+".txt", "verified", said.Envelope())
 	}
+	revocation, err := counterfoil.Decide(t.Context(), revokeParams(b.Approval.Digest()), approverKey(t), now())
+	noError(t, err)
+	vector(t, "decision-revoke.txt", "verified", revocation.Envelope())
+	s, err := b.Receipt.Statement(t.Context(), receiptKey(t))
+	noError(t, err)
+	vector(t, "statement.txt", s.ReceiptDigest().String(), s.Envelope())
+	defined, err := counterfoil.DefinitionDigest(toolDefinition())
+	noError(t, err)
+	vector(t, "tool-definition-discovered.txt", defined.String(), toolDefinition())
+	vector(t, "discovery.txt", mustEvidence(t, discovery()).Digest().String(), canonical(discovery()))
+	vector(t, "evidence.txt", mustEvidence(t, discovery()).Digest().String(), mustEvidence(t, discovery()).Canonical())
 	for i, e := range l.ledger.Events() {
 		vector(t, fmt.Sprintf("event-%d.txt", i+1), counterfoil.EventDigest(e).String(), e)
 	}

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import SimpleNamespace as Record
 
 import canon
+import citations
 from canon import Number, Refused, canonical, digest, invalid
 
 MOST = 2**53 - 1
@@ -162,44 +163,53 @@ def query_plan(v):
     return {"fingerprint": digest_text(m["fingerprint"]), "id": name(m["id"])}
 
 
-def source(v, signed):
+def source(v, signed, respell=False):
     m = members(v, "authorizationScope", "id", "provenance", "schemaVersion", "sourceVersion")
     p = members(m["provenance"], "attribution", "citations", "dataMode", "observedAt")
     text(p["attribution"])
-    elements(p["citations"], 0, 0)
+    cited = [citations.read(c, respell) for c in elements(p["citations"], 0, 64)]
     return Record(
+        citations=cited,
         id=name(m["id"]), schema=name(m["schemaVersion"]), version=name(m["sourceVersion"]),
         scopes=names(m["authorizationScope"], 1, 128, signed), mode=word(p["dataMode"], *DATA_MODES), observed=time(p["observedAt"]),
         value=v,
     )
 
 
-def input_digest(tool, effect, source_id, plan, fields, parameters_digest):
-    return digest("input", canonical({
+def input_digest(tool, effect, source_id, plan, fields, parameters_digest, evidence):
+    said = {
         "effect": effect, "fields": fields, "parametersDigest": parameters_digest, "queryPlan": plan, "sourceId": source_id, "tool": tool,
-    }))
+    }
+    if evidence is not None:
+        said["evidenceDigest"] = evidence
+    return digest("input", canonical(said))
 
 
-def step(v, signed):
-    m = members(v, "effect", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
+def maybe_digest(m, member):
+    return digest_text(m[member]) if member in m else None
+
+
+def step(v, signed, respell):
+    m = members(v, "effect", "evidenceDigest?", "fields", "id", "inputDigest", "limits", "parametersDigest", "queryPlan", "source", "tool")
     limits = members(m["limits"], "bytes", "rows")
     s = Record(
-        id=name(m["id"]), tool=name(m["tool"]), effect=word(m["effect"], *EFFECTS), source=source(m["source"], signed),
+        id=name(m["id"]), tool=name(m["tool"]), effect=word(m["effect"], *EFFECTS), source=source(m["source"], signed, respell),
         plan=query_plan(m["queryPlan"]), parameters=digest_text(m["parametersDigest"]), input=digest_text(m["inputDigest"]),
         fields=names(m["fields"], 0, 512, signed), rows=count(limits["rows"]), bytes=count(limits["bytes"]),
+        evidence=maybe_digest(m, "evidenceDigest"),
     )
-    if s.input != input_digest(s.tool, s.effect, s.source.id, s.plan, s.fields, s.parameters):
+    if s.input != input_digest(s.tool, s.effect, s.source.id, s.plan, s.fields, s.parameters, s.evidence):
         invalid("the input digest is not that of what the step says")
     return s
 
 
-def plan(v, signed):
+def plan(v, signed, respell=False):
     m = members(v, "actor", "audience", "id", "kind", "model?", "provider?", "steps", "tenant", "version")
     header(m, "plan")
     for k in ("actor", "audience", "id", "tenant", "model", "provider"):
         if k in m:
             name(m[k])
-    p = Record(tenant=m["tenant"], audience=m["audience"], actor=m["actor"], value=v, steps=[step(s, signed) for s in elements(m["steps"], 1, 128)])
+    p = Record(tenant=m["tenant"], audience=m["audience"], actor=m["actor"], value=v, steps=[step(s, signed, respell) for s in elements(m["steps"], 1, 128)])
     if len({s.id for s in p.steps}) != len(p.steps):
         invalid("two steps have one id")
     sources = {}
@@ -212,8 +222,19 @@ def plan(v, signed):
 
 
 def source_policy(v, signed):
-    m = members(v, "authorizationScope", "dataModes?", "fields", "maxProvenanceAgeMs?", "schemaVersions?", "sourceVersions?")
+    m = members(
+        v, "authorizationScope", "citationOrigins?", "citationResourcePrefixes?", "dataModes?", "fields", "maxProvenanceAgeMs?",
+        "schemaVersions?", "sourceVersions?")
+    if ("citationOrigins" in m) != ("citationResourcePrefixes" in m):
+        invalid("origins and prefixes of citations belong together")
+    origins = names(m["citationOrigins"], 1, 64, signed) if "citationOrigins" in m else []
+    prefixes = names(m["citationResourcePrefixes"], 1, 64, signed) if "citationOrigins" in m else []
+    for o in origins:
+        citations.check_origin(o)
+    for p in prefixes:
+        citations.check_prefix(p)
     return Record(
+        origins=origins, prefixes=prefixes,
         scopes=names(m["authorizationScope"], 1, 128, signed), fields=names(m["fields"], 0, 512, signed),
         modes=names(m["dataModes"], 1, 4, signed, DATA_MODES) if "dataModes" in m else None,
         age=count(m["maxProvenanceAgeMs"], 0, 3_162_240_000_000) if "maxProvenanceAgeMs" in m else None,
@@ -224,9 +245,10 @@ def source_policy(v, signed):
 
 def policy(v, signed):
     m = members(
-        v, "allowSelfApproval?", "allowedEffects?", "allowedTools", "kind", "maxApprovalLifetimeMs?", "maxAuthorizationScopesPerSource",
-        "maxBytes", "maxBytesPerStep?", "maxClockSkewMs?", "maxFieldsPerStep", "maxOperationParameterBytes", "maxOperationParameterDepth",
-        "maxOperationParameterNodes", "maxRows", "maxRowsPerStep?", "maxSteps", "quorum?", "rulesDigest?", "sources", "version",
+        v, "allowSelfApproval?", "allowedEffects?", "allowedTools", "grants?", "kind", "maxApprovalLifetimeMs?", "maxAuthorizationScopesPerSource",
+        "maxBytes", "maxBytesPerStep?", "maxCitationsPerSource?", "maxClockSkewMs?", "maxFieldsPerStep", "maxOperationParameterBytes", "maxOperationParameterDepth",
+        "maxOperationParameterNodes", "maxRows", "maxRowsPerStep?", "maxSteps", "maxStepsByEffect?", "quorum?", "rulesDigest?",
+        "sources", "stepOrder?", "version",
     )
     header(m, "policy")
     if not isinstance(m["sources"], dict) or not 1 <= len(m["sources"]) <= 128:
@@ -248,8 +270,25 @@ def policy(v, signed):
         lifetime=maybe("maxApprovalLifetimeMs", 86_400_000, lambda x: count(x, 1, 604_800_000)),
         skew=maybe("maxClockSkewMs", 0, lambda x: count(x, 0, 300_000)),
         self_approval=maybe("allowSelfApproval", False, boolean),
+        citations=maybe("maxCitationsPerSource", 64, lambda x: count(x, 1, 64)), by_effect=maybe("maxStepsByEffect", {}, steps_by_effect),
+        grants=maybe("grants", None, lambda x: [grant(g, signed) for g in elements(x, 1, 256)]),
+        order=maybe("stepOrder", "any", lambda x: word(x, "any", "declared")),
         rules=maybe("rulesDigest", None, digest_text), quorum=maybe("quorum", None, lambda x: quorum(x, signed)),
         digest=digest("policy", canonical(v)),
+    )
+
+
+def steps_by_effect(v):
+    if not isinstance(v, dict) or not v:
+        invalid("this must be an object that is not empty")
+    return {word(e, *EFFECTS): count(n, 0, 128) for e, n in v.items()}
+
+
+def grant(v, signed):
+    m = members(v, "effects", "maxBytes", "maxRows", "sources", "tools")
+    return Record(
+        tools=names(m["tools"], 1, 1024, signed), effects=names(m["effects"], 1, 8, signed, EFFECTS),
+        sources=names(m["sources"], 1, 128, signed), rows=count(m["maxRows"]), bytes=count(m["maxBytes"]),
     )
 
 
@@ -260,7 +299,8 @@ def quorum(v, signed):
 
 
 def operation(v, p, signed):
-    m = members(v, "effect", "fields", "parameters", "queryPlan", "sourceId", "tool")
+    m = members(v, "effect", "evidenceDigest?", "fields", "parameters", "queryPlan", "sourceId", "tool")
+    evidence = maybe_digest(m, "evidenceDigest")
     tool, effect, source_id = name(m["tool"]), word(m["effect"], *EFFECTS), name(m["sourceId"])
     asked, fields = query_plan(m["queryPlan"]), names(m["fields"], 0, 512, signed)
     nodes, depth, width = canon.measure(m["parameters"])
@@ -270,7 +310,7 @@ def operation(v, p, signed):
     if asked["fingerprint"] != digest("arguments", canonical({"arguments": m["parameters"], "tool": tool})):
         raise Refused("integrity-failed", "the fingerprint is not the operation's")
     parameters = digest("parameters", canonical(m["parameters"]))
-    return Record(input=input_digest(tool, effect, source_id, asked, fields, parameters))
+    return Record(input=input_digest(tool, effect, source_id, asked, fields, parameters, evidence))
 
 
 def context(v):
@@ -278,15 +318,16 @@ def context(v):
     if not isinstance(m["sources"], dict) or len(m["sources"]) > 128:
         invalid("a context has at most 128 sources")
     for k, s in m["sources"].items():
-        if source(s, False).id != k:
+        if source(s, False, True).id != k:
             invalid("a source is not under its own id")
 
 
 # Envelopes and what they hold (sections 5 and 6.6 to 6.10).
 
 def envelope(v, kind):
+    full = "application/vnd.in-toto+json" if kind == "statement" else "application/vnd.counterfoil." + kind + ".v1+json"
     m = members(v, "payload", "payloadType", "signatures")
-    e = Record(type="application/vnd.counterfoil." + kind + ".v1+json", payload=base64_bytes(m["payload"]), signatures=[])
+    e = Record(type=full, payload=base64_bytes(m["payload"]), signatures=[])
     word(m["payloadType"], e.type)
     for s in elements(m["signatures"], 1, 32):
         members(s, "authenticatorData?", "clientDataJSON?", "keyid", "sig")
@@ -364,13 +405,16 @@ def receipt(e):
 
 
 def decision(e):
-    m = members(signed_payload(e), "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version")
+    m = members(signed_payload(e), "approver", "audience", "decidedAt", "kind", "reason?", "subject", "tenant", "verb", "version", "why?")
     header(m, "decision")
     if "reason" in m:
         text(m["reason"])
+    why = word(m["why"], "superseded", "compromised") if "why" in m else None
+    if (why is not None) != (m["verb"] == "revoke"):
+        invalid("a revocation says why, and nothing else does")
     return Record(
-        env=e, tenant=name(m["tenant"]), audience=name(m["audience"]), approver=name(m["approver"]), at=time(m["decidedAt"]),
-        verb=word(m["verb"], "deny", "classify"), subject=digest_text(m["subject"]),
+        env=e, tenant=name(m["tenant"]), audience=name(m["audience"]), approver=name(m["approver"]), at=time(m["decidedAt"]), why=why,
+        verb=word(m["verb"], "deny", "classify", "revoke"), subject=digest_text(m["subject"]),
     )
 
 
@@ -397,3 +441,18 @@ def standing_grant(e):
 def standalone(b, kind, read):
     """An envelope that is a document of its own."""
     return read(envelope(canon.parse_canonical(b, canon.ENVELOPE), kind))
+
+
+def statement(e):
+    """Section 6.14: the digest of the receipt that the statement is about."""
+    m = members(signed_payload(e), "_type", "predicate", "predicateType", "subject")
+    p = members(m["predicate"], "receipt", "receiptDigest")
+    r = receipt(Record(payload=canonical(p["receipt"])))
+    subject = [{"name": "input", "digest": {"counterfoilV1": r.input[7:]}}]
+    if r.result is not None:
+        subject.append({"name": "result", "digest": {"counterfoilV1": r.result[7:]}})
+    if canonical(m) != canonical({
+            "_type": "https://in-toto.io/Statement/v1", "predicateType": "https://github.com/counterfoil/counterfoil/receipt/v1",
+            "predicate": {"receipt": p["receipt"], "receiptDigest": r.digest}, "subject": subject}):
+        raise Refused("integrity-failed", "the statement is not what its receipt gives")
+    return r

@@ -12,7 +12,9 @@ from datetime import datetime, timezone
 from types import SimpleNamespace as Record
 
 import canon
+import citations
 import documents
+import evidence
 import keys
 from canon import Refused, canonical, digest
 
@@ -35,11 +37,19 @@ def evaluate(policy, plan, at):
             and (src.schemas is None or s.source.schema in src.schemas) and (src.versions is None or s.source.version in src.versions)
             and (src.modes is None or s.source.mode in src.modes) and s.rows <= policy.step_rows and s.bytes <= policy.step_bytes
         )
-        if not allowed:
+        granted = policy.grants is None or any(
+            s.tool in g.tools and s.effect in g.effects and s.source.id in g.sources and s.rows <= g.rows and s.bytes <= g.bytes
+            for g in policy.grants)
+        if not allowed or not granted or len(s.source.citations) > policy.citations:
             deny("policy-denied", "the policy does not allow a step")
+        for origin, path in s.source.citations:
+            if origin not in src.origins or not any(citations.below(path, p) for p in src.prefixes):
+                deny("policy-denied", "the policy does not allow a citation")
         age = at - s.source.observed
         if age < -policy.skew or src.age is not None and age > src.age:
             deny("policy-denied", "the observation is too old or lies in the future")
+    if any(sum(s.effect == e for s in plan.steps) > n for e, n in policy.by_effect.items()):
+        deny("policy-denied", "too many steps of one effect")
     if sum(s.rows for s in plan.steps) > policy.rows or sum(s.bytes for s in plan.steps) > policy.bytes:
         deny("policy-denied", "too many rows or bytes")
 
@@ -222,7 +232,7 @@ def verify_bundle(b, ring, now):
 
 def verify_decision(b, ring, h):
     d = documents.standalone(b, "decision", documents.decision)
-    if (d.tenant, d.audience, d.verb, d.subject) != (h["tenant"], h["audience"], h["verb"], h["subject"]):
+    if (d.tenant, d.audience, d.verb, d.subject, d.why) != (h["tenant"], h["audience"], h["verb"], h["subject"], h.get("why")):
         deny("integrity-failed", "the decision is about something else")
     if len(d.env.signatures) != 1:
         deny("signature-invalid", "a decision has exactly one signature")
@@ -264,7 +274,7 @@ def judge(kind, h, b, read):
     if kind in ("result", "event"):
         return digest(kind, b)
     if kind == "plan":
-        return digest(kind, canonical(document(canon.DOCUMENT, lambda v: documents.plan(v, False))))
+        return digest(kind, canonical(document(canon.DOCUMENT, lambda v: documents.plan(v, False, True))))
     if kind == "policy":
         return digest(kind, canonical(document(canon.DOCUMENT, lambda v: documents.policy(v, False))))
     if kind == "context":
@@ -281,6 +291,12 @@ def judge(kind, h, b, read):
         return "%d keys" % len(keys.ring(b))
     if kind in ("approval", "consumption", "receipt", "standing-grant"):
         return enveloped(getattr(documents, kind.replace("-", "_")))
+    if kind == "statement":
+        return documents.standalone(b, kind, documents.statement).digest
+    if kind == "discovery":
+        return digest("evidence", evidence.derive(read(h["definition"]), b))
+    if kind == "evidence":
+        return evidence.verify(b, read(h["definition"]), read(h["discovery"]))
     if kind == "decision":
         return verify_decision(b, keys.ring(read(h["keys"])), h)
     if kind == "bundle":

@@ -64,6 +64,13 @@ func testRevoke(t *testing.T, b Backend) {
 		}
 		must(t, spend(other, fmt.Sprintf("unguarded-%d", i), nil))
 	}
+	// Another tenant revokes for itself.
+	foreign, err := counterfoil.NewEvent(counterfoil.PhaseRevoked, Names(), counterfoil.EventParams{
+		Tenant: "other", Audience: Audience, ExecutionID: "revocation",
+	})
+	must(t, err)
+	must(t, s.Revoke(t.Context(), "other", l.Use.Guards[0], []byte("signed"), foreign))
+	must(t, spend(other, "foreign", l.Use.Guards))
 	// The boundary's own guards.
 	must(t, revoke(t, s, clock, l.Case.Approval.Digest()))
 	must(t, second(l.Finish(t.Context(), claim, clock.Now())))
