@@ -2,6 +2,7 @@ package counterfoil
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -77,14 +78,14 @@ type canonicalizer struct {
 
 	members []member // of the objects that are open, outermost first
 	names   []byte   // their names, unescaped
+	ranks   []rank
 	scratch []byte
 }
 
 // A member is one member of an open object.
 type member struct {
-	order    uint64 // what orderOf says of its name, or of what comes after a prefix that all names of the object share
-	name     span   // in names
-	from, to int32  // in the output: the name, the colon and the value
+	name     span  // in names
+	from, to int32 // in the output: the name, the colon and the value
 }
 
 // A span is a piece of a buffer.
@@ -207,7 +208,7 @@ func (c *canonicalizer) object(out []byte, i, depth int) ([]byte, int, *Error) {
 			i = skipSpace(c.in, i+1)
 		}
 		out, i = c.name(out, i)
-		sorted = sorted && (k == first || c.compare(c.members[k-1], c.members[k]) < 0)
+		sorted = sorted && (k == first || compareUTF16(c.nameOf(c.members[k-1]), c.nameOf(c.members[k])) < 0)
 		var err *Error
 		if out, i, err = c.value(out, i, depth+1); err != nil {
 			return nil, 0, err.under(string(c.nameOf(c.members[k])))
@@ -237,7 +238,7 @@ func (c *canonicalizer) name(out []byte, i int) ([]byte, int) {
 		out = appendString(out, c.names[from:])
 	}
 	c.members = append(c.members, member{
-		order: orderOf(c.names[from:]), name: span{place(from), place(len(c.names))}, from: place(at), to: 0,
+		name: span{place(from), place(len(c.names))}, from: place(at), to: 0,
 	})
 	return append(out, ':'), skipSpace(c.in, skipSpace(c.in, end)+1)
 }
@@ -252,14 +253,18 @@ func room[T any](s []T, n int) []T {
 
 // sort puts the members of the object that is being written, from out[start] on, into canonical order.
 func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
-	if len(ms) > 64 {
-		c.reorder(ms)
-	}
-	slices.SortFunc(ms, c.compare)
+	c.rank(ms)
+	slices.SortFunc(c.ranks, func(a, b rank) int {
+		if a.order != b.order {
+			return cmp.Compare(a.order, b.order)
+		}
+		return compareUTF16(c.nameOf(ms[a.of]), c.nameOf(ms[b.of]))
+	})
 	c.scratch = slices.Grow(c.scratch[:0], len(out)-start)
-	for k, m := range ms {
+	for k, r := range c.ranks {
+		m := ms[r.of]
 		if k > 0 {
-			if c.compare(ms[k-1], m) == 0 {
+			if last := c.ranks[k-1]; last.order == r.order && bytes.Equal(c.nameOf(ms[last.of]), c.nameOf(m)) {
 				return fail(CodeInvalidInput, "an object has the same member name twice").under(string(c.nameOf(m)))
 			}
 			c.scratch = append(c.scratch, ',')
@@ -270,25 +275,22 @@ func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
 	return nil
 }
 
-// reorder gives members the order of what comes after the prefix that their names share: hostile names are alike for long.
-func (c *canonicalizer) reorder(ms []member) {
+// A rank is what most members can be sorted by.
+type rank struct {
+	order uint64 // of its name, or of what comes after a prefix that all names share
+	of    int32  // its index
+}
+
+// rank ranks the members. Hostile names are alike for long: what tells many of them apart is what they don't share.
+func (c *canonicalizer) rank(ms []member) {
+	c.ranks = slices.Grow(c.ranks[:0], len(ms))
 	shared := c.nameOf(ms[0])
 	for _, m := range ms {
 		shared = shared[:commonPrefix(shared, c.nameOf(m))]
 	}
-	for k := range ms {
-		ms[k].order = orderOf(c.nameOf(ms[k])[len(shared):])
+	for k, m := range ms {
+		c.ranks = append(c.ranks, rank{orderOf(c.nameOf(m)[len(shared):]), place(k)})
 	}
 }
 
 func (c *canonicalizer) nameOf(m member) []byte { return c.names[m.name.from:m.name.to] }
-
-func (c *canonicalizer) compare(a, b member) int {
-	switch {
-	case a.order < b.order:
-		return -1
-	case a.order > b.order:
-		return 1
-	}
-	return compareUTF16(c.nameOf(a), c.nameOf(b))
-}

@@ -25,7 +25,7 @@ type checker struct {
 // programs write; whatever it does not recognise goes the long way, which finds out why.
 func isCanonical(b []byte, lim limits) bool {
 	c := checker{b: b, lim: lim}
-	return utf8.Valid(b) && c.value(0, 0) == len(b)
+	return c.value(0, 0) == len(b) && utf8.Valid(b)
 }
 
 // at returns the byte at b[i], zero past the end. No canonical text has a zero byte.
