@@ -16,7 +16,7 @@ import (
 func forgeries() []forgery {
 	return slices.Concat(
 		forgedForms(), forgedEnvelopes(), forgedPlans(), forgedApprovals(), forgedAuthorities(), forgedUses(), forgedReceipts(),
-		forgedKeys(), forgedPasskeys(), forgedQuorums(), forgedGrants(),
+		forgedKeys(), forgedPasskeys(), forgedQuorums(), forgedGrants(), forgedRules(),
 	)
 }
 
@@ -486,6 +486,60 @@ func forgedGrants() []forgery {
 		{"another grant than the one named", "integrity-failed", granted, func(f *forged) { asDoc(f.a["authority"])["digest"] = otherDigest() }},
 		{"a grant beside a person's approval", "integrity-failed", nil, func(f *forged) {
 			f.after = func(d doc) { d["standingGrant"] = decode(mustGrant(f.t, nil).Envelope()) }
+		}},
+	}
+}
+
+// Under rules of a policy that the approved one did not have, the dry run can't be built again.
+func forgedRules() []forgery {
+	set := func(member string, v any) func(*forged) {
+		return func(f *forged) { f.after = func(d doc) { asDoc(d["policy"])[member] = v } }
+	}
+	grant := func(change func(doc)) list {
+		g := doc{"tools": list{"query"}, "effects": list{"read"}, "sources": list{"incidents"}, "maxRows": 100, "maxBytes": 50_000}
+		change(g)
+		return list{g}
+	}
+	cites := func(uri string, change func(policy doc)) func(*forged) {
+		return func(f *forged) {
+			f.after = func(d doc) {
+				asDoc(inside(d, "dryRun", "plan", "steps", 0, "source", "provenance"))["citations"] = list{doc{"uri": uri}}
+				p := asDoc(inside(d, "policy", "sources", "incidents"))
+				p["citationOrigins"], p["citationResourcePrefixes"] = list{"https://data.example.test"}, list{"/incidents"}
+				if change != nil {
+					change(p)
+				}
+			}
+		}
+	}
+	return []forgery{
+		{"grants without one", "invalid-input", nil, set("grants", list{})},
+		{"a grant of another tool", "policy-denied", nil, set("grants", grant(func(g doc) { g["tools"] = list{"other"} }))},
+		{"a grant of another effect", "policy-denied", nil, set("grants", grant(func(g doc) { g["effects"] = list{"render"} }))},
+		{"a grant of another source", "policy-denied", nil, set("grants", grant(func(g doc) { g["sources"] = list{"other"} }))},
+		{"a grant of fewer rows", "policy-denied", nil, set("grants", grant(func(g doc) { g["maxRows"] = 99 }))},
+		{"a grant that was not approved", "integrity-failed", nil, set("grants", grant(func(doc) {}))},
+		{"no step of an effect", "policy-denied", nil, set("maxStepsByEffect", doc{"read": 0})},
+		{"steps of an unknown effect", "invalid-input", nil, set("maxStepsByEffect", doc{"think": 1})},
+		{"an order that is none", "invalid-input", nil, set("stepOrder", "reverse")},
+		{"a citation after the dry run", "integrity-failed", nil, cites("https://data.example.test/incidents/7", nil)},
+		{"a citation of another origin", "policy-denied", nil, cites("https://evil.example.test/incidents", nil)},
+		{"a citation of another path", "policy-denied", nil, cites("https://data.example.test/incidentsx", nil)},
+		{"a citation that leaves its path", "invalid-input", nil, cites("https://data.example.test/incidents/%252e%252e/private", nil)},
+		{"a citation with a query", "invalid-input", nil, cites("https://data.example.test/incidents?token=1", nil)},
+		{"a citation with a user", "invalid-input", nil, cites("https://a@data.example.test/incidents", nil)},
+		{"a citation in another spelling", "invalid-input", nil, cites("https://DATA.example.test/incidents", nil)},
+		{"a citation encoded without need", "invalid-input", nil, cites("https://data.example.test/%69ncidents", nil)},
+		{"origins without prefixes", "invalid-input", nil, cites("https://data.example.test/incidents", func(p doc) { delete(p, "citationResourcePrefixes") })},
+		{"more citations than the policy allows", "policy-denied", nil, func(f *forged) {
+			cites("https://data.example.test/incidents", nil)(f)
+			one := f.after
+			f.after = func(d doc) {
+				one(d)
+				p := asDoc(inside(d, "dryRun", "plan", "steps", 0, "source", "provenance"))
+				p["citations"] = append(asList(p["citations"]), asList(p["citations"])...)
+				asDoc(d["policy"])["maxCitationsPerSource"] = 1
+			}
 		}},
 	}
 }
