@@ -146,6 +146,9 @@ func TestParseKeyRing_rejectsES256(t *testing.T) {
 	d := asDoc(decode(mustRing(t, rfcKey(t, keyParams())).JSON()))
 	asDoc(inside(d, "keys", 0))["passkey"] = doc{"rpId": rpID, "origins": list{rpOrigin}}
 	wantCode(t, drop(counterfoil.ParseKeyRing)(canonical(d)), counterfoil.CodeInvalidInput)
+	d = asDoc(decode(mustRing(t, rfcKey(t, keyParams())).JSON()))
+	asDoc(inside(d, "keys", 0))["y"] = rfcPublic
+	wantCode(t, drop(counterfoil.ParseKeyRing)(canonical(d)), counterfoil.CodeInvalidInput)
 }
 
 func TestNewKeyRing_rejectsWhatWasSetWrong(t *testing.T) {

@@ -20,7 +20,8 @@ type Authorization struct {
 
 // Authorize checks that the approval allows this operation as this step of the plan, now: every check of the boundary but
 // the use itself, in this order: the operation against the plan, the approval against the dry run, the window, the policy at
-// this instant, the sources as they are, and last the signatures (INV-2).
+// this instant, the sources as they are, and last the signatures (INV-2). A parsed approval that rests on a standing grant
+// must have been put together with it (Approval.Under).
 func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string, op *Operation, ring *KeyRing, now time.Time) (*Authorization, error) {
 	if !dry.made() || approval == nil || op == nil {
 		return nil, fail(CodeInvalidInput, "an authorization needs a dry run, an approval and an operation")

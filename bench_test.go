@@ -370,3 +370,22 @@ func BenchmarkRatios(b *testing.B) {
 		}, 1)
 	})
 }
+
+// What the other kinds of signatures cost a verifier.
+func BenchmarkVerifyBundle_signatures(b *testing.B) {
+	several, second := quorumLab(b)
+	several.x.Approval = cosigned(b, several, second)
+	for _, c := range []struct {
+		name string
+		l    *lab
+	}{{"Ed25519", newLab(b)}, {"P-256", es256Lab(b)}, {"passkey", passkeyLab(b)}, {"quorum", several}, {"grant", grantLab(b, mustGrant(b, nil))}} {
+		raw := c.l.bundle().Encode()
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := counterfoil.VerifyBundle(raw, c.l.x.Keys, tomorrow())
+				noError(b, err)
+			}
+		})
+	}
+}

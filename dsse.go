@@ -74,7 +74,11 @@ func (e *envelope) signature(ctx context.Context, role Role, s Signer) (signatur
 		return out, failWith(CodeAborted, "cancelled before it was signed", err)
 	}
 	err := guarded(func() (err error) {
-		out.key = s.Public().ID
+		k := s.Public()
+		if k.Passkey != nil {
+			return fail(CodeSignatureInvalid, "a passkey signs elsewhere: its signature is attached")
+		}
+		out.key = k.ID
 		out.sig, err = s.Sign(ctx, e.message(role))
 		return err
 	})

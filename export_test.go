@@ -19,8 +19,8 @@ func Domains() []string {
 	var out []string
 	for _, d := range []domain{
 		domainPlan, domainPolicy, domainBindings, domainParameters, domainInput, domainDryRun, domainApproval, domainUse, domainResult,
-		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream, domainGrant, domainEvidence, domainEndpoint, domainScopes,
-		domainValidator, domainActor, domainKeyID,
+		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream, domainEvidence, domainEndpoint, domainScopes,
+		domainValidator, domainActor, domainKeyID, domainGrant,
 	} {
 		out = append(out, string(d))
 	}

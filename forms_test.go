@@ -165,7 +165,8 @@ func fullPolicy() doc {
 	p := policy()
 	maps.Copy(p, doc{
 		"allowSelfApproval": false, "allowedEffects": list{"read", "mutation"}, "maxApprovalLifetimeMs": 3_600_000,
-		"maxBytesPerStep": 50_000, "maxRowsPerStep": 100, "maxClockSkewMs": 0, "quorum": doc{"approvers": list{reviewer, colleague}, "n": 2}, "maxCitationsPerSource": 64, "stepOrder": "declared",
+		"maxBytesPerStep": 50_000, "maxRowsPerStep": 100, "maxClockSkewMs": 0, "maxCitationsPerSource": 64, "stepOrder": "declared",
+		"quorum":           doc{"approvers": list{reviewer, colleague}, "n": 2},
 		"maxStepsByEffect": doc{"read": 1, "destructive": 0},
 		"grants": list{doc{
 			"tools": list{"query"}, "effects": list{"read"}, "sources": list{"incidents"}, "maxRows": 100, "maxBytes": 50_000,

@@ -155,6 +155,14 @@ func TestGrant_use(t *testing.T) {
 	if l.ledger.use.Grant != mustGrant(t, nil).Digest() || l.ledger.use.GrantUses != 2 {
 		t.Errorf("the use is of %s, %d times", l.ledger.use.Grant, l.ledger.use.GrantUses)
 	}
+	for _, subject := range []counterfoil.Digest{
+		mustGrant(t, nil).Digest(), counterfoil.ActorSubject(reviewer), counterfoil.KeySubject(approverKey(t).Public().ID),
+		counterfoil.KeySubject(policyKey(t).Public().ID),
+	} {
+		if !slices.Contains(l.ledger.use.Guards, subject) {
+			t.Errorf("the revocation of %s would not stop the use", subject)
+		}
+	}
 	rep, err := counterfoil.VerifyBundle(b, allKeys(t), tomorrow())
 	noError(t, err)
 	owners := []string{rep.ApprovalKeys[0].Owner, rep.ApprovalKeys[1].Owner}

@@ -113,8 +113,7 @@ func TestStatement_keepsRolesApart(t *testing.T) {
 
 	// Two signatures are one too many.
 	env = asDoc(decode(s.Envelope()))
-	only := asDoc(inside(env, "signatures", 0))
-	env["signatures"] = list{only, doc{"keyid": "~", "sig": only["sig"]}}
+	env["signatures"] = append(asList(env["signatures"]), doc{"keyid": "~", "sig": inside(env, "signatures", 0, "sig")})
 	parsed, err = counterfoil.ParseStatement(canonical(env))
 	noError(t, err)
 	wantCode(t, parsed.Verify(mustRing(t, foreign)), counterfoil.CodeSignatureInvalid)

@@ -176,6 +176,11 @@ func TestPending_replay(t *testing.T) {
 	wantCode(t, drop2(counterfoil.PrepareDecision(counterfoil.DecisionParams{}, a.public, now())), counterfoil.CodeInvalidInput)
 	wantCode(t, drop2(counterfoil.PrepareApproval(nil, req, a.public, now())), counterfoil.CodeInvalidInput)
 
+	// No signer signs with a passkey.
+	wantCode(t, drop2(counterfoil.Approve(t.Context(), dry, request(), &signer{
+		key: approverKey(t), public: func() counterfoil.PublicKey { return a.public },
+	}, now())), counterfoil.CodeSignatureInvalid)
+
 	// A plain key attaches nothing, and neither does a passkey of another role or a public key that nobody made.
 	plain := a.public
 	plain.Passkey = nil

@@ -86,6 +86,7 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		maxSteps:     r.countBetween(m[17], 1, maxSteps),
 		skew:         time.Duration(r.countBetween(m[10], 0, maxSkewMs)) * time.Millisecond,
 		byEffect:     readStepsByEffect(r, m[18]),
+		quorum:       readQuorum(r, m[19]),
 		rules:        r.digest(m[20]),
 	}
 	p.parameters = limits{
@@ -111,7 +112,6 @@ func readPolicy(r *reader, n value) (*Policy, error) {
 		p.stepRows = r.count(m[16])
 	}
 	r.literal(m[4], kindPolicy)
-	p.quorum = readQuorum(r, m[19])
 	p.sources = readSourcePolicies(r, m[21])
 	if r.has(m[22]) {
 		p.ordered = oneOf(r, m[22], "step order", orderAny, orderDeclared) == orderDeclared

@@ -206,7 +206,8 @@ func (r *Receipt) completedEvent(names *Pseudonyms, dry *DryRun, a *Approval) Ev
 
 // Recover issues the receipt of an execution whose process died after it had spent the use: indeterminate, because nobody
 // can say what happened; or cancelled, for a use whose commit was unknown and which was therefore never executed.
-// The completed event goes into the ledger together with the receipt.
+// The completed event goes into the ledger together with the receipt. A parsed approval that rests on a standing grant must
+// have been put together with it (Approval.Under).
 func Recover(ctx context.Context, dry *DryRun, a *Approval, c *Consumption, outcome Outcome, names *Pseudonyms, signer Signer, now time.Time) (*Receipt, Event, error) {
 	if !dry.made() || a == nil || c == nil || !names.made() {
 		return nil, Event{}, fail(CodeInvalidInput, "recovery needs the dry run, the approval, the consumption record and pseudonyms")

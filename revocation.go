@@ -31,6 +31,9 @@ func (a *Authorization) guards() []Digest {
 	for _, approver := range a.approval.approvers {
 		out = append(out, ActorSubject(approver))
 	}
+	if g := a.approval.grant; g != nil {
+		out = append(out, ActorSubject(g.approver))
+	}
 	for _, k := range a.keys {
 		if subject := KeySubject(k.ID); !slices.Contains(out, subject) {
 			out = append(out, subject)

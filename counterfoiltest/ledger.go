@@ -40,7 +40,7 @@ type record struct {
 
 // NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
 func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
-	return &Ledger{now: now, key: key, uses: map[use]*record{}, grants: map[counterfoil.Digest]int64{}, gone: map[subject]bool{}}
+	return &Ledger{now: now, key: key, uses: map[use]*record{}, gone: map[subject]bool{}, grants: map[counterfoil.Digest]int64{}}
 }
 
 // Spend implements counterfoil.Ledger.

@@ -151,7 +151,17 @@ func printReport(w io.Writer, r *counterfoil.Report) {
 	}
 	line("approved by", strings.Join(r.Approvers, ", ")+" on the authority of "+authority(r.Authority))
 	for _, k := range r.ApprovalKeys {
-		line("  with key", string(k.ID)+" of "+k.Owner+", custody "+string(k.Custody))
+		kind := ""
+		if k.Passkey != nil {
+			kind = ", passkey of " + k.Passkey.RPID
+		}
+		line("  with key", string(k.ID)+" of "+k.Owner+", custody "+string(k.Custody)+kind)
+	}
+	if g := r.Grant; g != nil {
+		p := g.Params()
+		line("grant", p.ID+" of "+g.Approver()+", "+g.Digest().String())
+		line("  because", p.Reason)
+		line("  for", string(p.Predicate)+" (not evaluated)")
 	}
 	line("approved at", r.ApprovedAt.Format(timeFormat))
 	if r.Reason != "" {
@@ -224,6 +234,9 @@ func reportJSON(r *counterfoil.Report) string {
 		keys = append(keys, string(k.ID))
 	}
 	list("approvalKeys", keys)
+	if r.Grant != nil {
+		text("standingGrant", r.Grant.Digest().String())
+	}
 	text("reason", r.Reason)
 	text("approvedAt", r.ApprovedAt.Format(time.RFC3339Nano))
 	text("consumedAt", r.ConsumedAt.Format(time.RFC3339Nano))

@@ -119,7 +119,14 @@ func (g *Gateway) attach(ctx context.Context, p *passage) error {
 	if err != nil {
 		return err
 	}
-	row, err = g.Store.Attach(ctx, Attachment{New: row, Waiter: p.waiter, Now: now, CoolDown: g.CoolDown, Cap: g.PendingCap, Opened: opened})
+	at := Attachment{New: row, Waiter: p.waiter, Now: now, CoolDown: g.CoolDown, Cap: g.PendingCap, Opened: opened}
+	row, err = g.Store.Attach(ctx, at)
+	// An answer that is being handed over at this moment is another call's: this one came after it.
+	for err == nil && row.State == Spent && g.handed(ctx, row.ID) {
+		p.request = row.ID
+		g.leave(ctx, p)
+		row, err = g.Store.Attach(ctx, at)
+	}
 	if errors.Is(err, ErrTooMany) {
 		return refuse(BudgetExhausted, "too many calls are waiting for a person; decide or cancel some first", err)
 	}

@@ -36,9 +36,9 @@ type Answer struct {
 	Result  []byte // the raw JSON-RPC result
 	Error   []byte // the raw JSON-RPC error object
 	Receipt string // the id of the receipt that proves it
-	// Delivered, if set, is to be called once the answer was written to the caller: from then on an identical call is a
-	// new one.
-	Delivered func()
+	// Deliver, if set, is to be called with the function that writes the answer to the caller, and returns its error: an
+	// identical call that comes once the writing has begun is a new one, unless the writing fails.
+	Deliver func(write func() error) error
 }
 
 // An Upstream is a server whose tools are behind the gate.

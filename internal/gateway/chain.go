@@ -60,8 +60,8 @@ type passage struct {
 	answered bool // approve or spend found that another caller's answer serves this call
 }
 
-// Do runs one call through the chain. The error is always a *Refusal. Answer.Delivered, if set, is to be called once the
-// answer has been written to the caller.
+// Do runs one call through the chain. The error is always a *Refusal. The answer is to be written through its Deliver, if that
+// is set.
 func (g *Gateway) Do(ctx context.Context, c Call) (Answer, error) {
 	p, err := g.admit(c)
 	if err != nil {
@@ -114,7 +114,7 @@ func refusalFor(err error) *Refusal {
 	switch counterfoil.CodeOf(err) {
 	case counterfoil.CodeInvalidInput:
 		return refuse(InvalidParams, msg, err)
-	case counterfoil.CodePolicyDenied, counterfoil.CodeSelfApproval:
+	case counterfoil.CodePolicyDenied, counterfoil.CodeSelfApproval, counterfoil.CodeQuorumMissing:
 		return refuse(DeniedByPolicy, msg, err)
 	case counterfoil.CodeApprovalExpired:
 		return refuse(ApprovalExpired, msg, err)

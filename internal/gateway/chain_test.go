@@ -87,7 +87,7 @@ func TestApproval_drift(t *testing.T) {
 			if reopen {
 				// The call comes back to a process with other rules.
 				done2 := f.open(nil, rules...).start(t.Context(), call(u, "send", `{}`, 20*time.Second))
-				time.Sleep(50 * time.Millisecond) // for it to attach
+				await(t, "two callers", func() (string, bool) { return "", f.waiters(id) == 2 })
 				// Whichever takes the approval up first decides; the one under the old rules must not count here.
 				g.approve(id)
 				out, out2 := <-done, <-done2
@@ -205,7 +205,7 @@ func TestSpend_once(t *testing.T) {
 		outs = append(outs, gates[i%3].start(t.Context(), call(u, "send", `{}`, 30*time.Second)))
 	}
 	id := gates[0].pending()
-	time.Sleep(200 * time.Millisecond) // for all to attach
+	await(t, "30 callers", func() (string, bool) { return "", f.waiters(id) == 30 })
 	gates[1].approve(id)
 	for _, o := range outs {
 		(<-o).want(t, "")

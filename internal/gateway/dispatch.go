@@ -201,7 +201,7 @@ func (g *Gateway) settle(ctx context.Context, p *passage) error {
 	if p.reply.Result == nil && p.reply.Error == nil {
 		return outcomeRefusal(r.Outcome(), p.request, r.ID(), p.finished.Err())
 	}
-	p.reply.Delivered = g.delivered(ctx, p)
+	p.reply.Deliver = g.deliver(ctx, p)
 	return nil
 }
 
@@ -219,18 +219,65 @@ func outcomeRefusal(o counterfoil.Outcome, request, receipt string, cause error)
 	return r
 }
 
-func (g *Gateway) delivered(ctx context.Context, p *passage) func() {
+// deliver returns what hands the answer of a request over, nil for a call that has none.
+func (g *Gateway) deliver(ctx context.Context, p *passage) func(func() error) error {
 	if p.request == "" {
 		return nil
 	}
 	tenant, id := p.call.Tenant, p.request
-	return func() {
+	return func(write func() error) error {
+		defer g.hand(id)()
+		if err := write(); err != nil {
+			return err // the answer waits for the retry
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if err := g.Store.Deliver(ctx, tenant, id); err != nil {
 			g.warn(ctx, "an answer could not be marked as delivered", id, err)
 		}
+		return nil
 	}
+}
+
+// A handing is an answer on its way to one or more callers.
+type handing struct {
+	n    int
+	done chan struct{}
+}
+
+// hand notes that a request's answer is being handed over, until the returned function is called.
+func (g *Gateway) hand(id string) (done func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.handing[id]
+	if h == nil {
+		h = &handing{done: make(chan struct{})}
+		g.handing[id] = h
+	}
+	h.n++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if h.n--; h.n == 0 {
+			delete(g.handing, id)
+			close(h.done)
+		}
+	}
+}
+
+// handed waits until no answer of the request is being handed over, and reports whether it had to wait.
+func (g *Gateway) handed(ctx context.Context, id string) bool {
+	g.mu.Lock()
+	h := g.handing[id]
+	g.mu.Unlock()
+	if h == nil {
+		return false
+	}
+	select {
+	case <-h.done:
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // share waits for the outcome of the caller that was first and hands its answer on: one effect, one receipt.
@@ -272,7 +319,7 @@ func (g *Gateway) handOn(ctx context.Context, p *passage, row RequestRow) error 
 		return err
 	}
 	a.Receipt = row.Execution
-	a.Delivered = g.delivered(ctx, p)
+	a.Deliver = g.deliver(ctx, p)
 	p.reply, p.answered = a, true
 	return nil
 }

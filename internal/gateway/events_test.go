@@ -5,16 +5,15 @@ import (
 	"path/filepath"
 )
 
-// events reads the log from the database file, beside the gateway.
-func (f *fixture) events() [][]byte {
+// query reads the database file, beside the gateway.
+func (f *fixture) query(query string, args ...any) (out [][]byte) {
 	f.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(f.dir, "counterfoil.db")+"?mode=ro&_pragma=busy_timeout(5000)")
 	must(f.t, err)
 	defer func() { must(f.t, db.Close()) }()
-	rows, err := db.QueryContext(f.t.Context(), "SELECT body FROM events ORDER BY number")
+	rows, err := db.QueryContext(f.t.Context(), query, args...)
 	must(f.t, err)
 	defer func() { must(f.t, rows.Close()) }()
-	var out [][]byte
 	for rows.Next() {
 		var b []byte
 		must(f.t, rows.Scan(&b))
@@ -22,4 +21,16 @@ func (f *fixture) events() [][]byte {
 	}
 	must(f.t, rows.Err())
 	return out
+}
+
+// events returns the log.
+func (f *fixture) events() [][]byte {
+	f.t.Helper()
+	return f.query("SELECT body FROM events ORDER BY number")
+}
+
+// waiters returns how many callers a request has.
+func (f *fixture) waiters(id string) int {
+	f.t.Helper()
+	return len(f.query("SELECT waiter FROM waiters WHERE request = ?", id))
 }

@@ -59,11 +59,12 @@ type Gateway struct {
 	rules counterfoil.Digest
 
 	mu        sync.Mutex
-	changed   chan struct{}      // closed and replaced whenever the store has changed
-	waiting   int                // calls that wait for a change
-	servers   map[string]*server // by upstream digest
-	calls     map[string]int64   // spent, by run: what the counters in the store say
-	unsettled []Settling         // receipts that the store did not take yet
+	changed   chan struct{}       // closed and replaced whenever the store has changed
+	waiting   int                 // calls that wait for a change
+	servers   map[string]*server  // by upstream digest
+	calls     map[string]int64    // spent, by run: what the counters in the store say
+	handing   map[string]*handing // by request
+	unsettled []Settling          // receipts that the store did not take yet
 }
 
 // New makes a gateway. Serve must run for waits to end and for the dead to be settled.
@@ -72,7 +73,7 @@ func New(c Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gateway{Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{}}, nil
+	return &Gateway{Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{}, handing: map[string]*handing{}}, nil
 }
 
 const (

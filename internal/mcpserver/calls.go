@@ -37,9 +37,9 @@ func (s *server) decide(f *flight, c gateway.Call) answer {
 	case err != nil:
 		return s.broken(f.ctx, f.id, "the gate failed without a reason", err)
 	case a.Result != nil && a.Error == nil:
-		return answer{message: jsonrpc.NewResult(f.id, a.Result), delivered: a.Delivered}
+		return answer{message: jsonrpc.NewResult(f.id, a.Result), deliver: a.Deliver}
 	case a.Error != nil && a.Result == nil:
-		return answer{message: jsonrpc.NewError(f.id, a.Error), delivered: a.Delivered}
+		return answer{message: jsonrpc.NewError(f.id, a.Error), deliver: a.Deliver}
 	default:
 		return s.broken(f.ctx, f.id, "the gate's answer is not one of result and error", nil)
 	}

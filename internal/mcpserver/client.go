@@ -23,9 +23,12 @@ func (s *server) send(a answer) {
 	if a.message == nil {
 		return
 	}
-	if err := s.out.send(a.message); err == nil && a.delivered != nil {
-		a.delivered()
+	write := func() error { return s.out.send(a.message) }
+	if a.deliver == nil {
+		_ = write() // a dead client ends the session by itself
+		return
 	}
+	_ = a.deliver(write)
 }
 
 // line takes one line from the client.

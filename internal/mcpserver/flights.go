@@ -11,8 +11,8 @@ import (
 
 // An answer is what one request gets.
 type answer struct {
-	message   []byte // nil if the client is to get none
-	delivered func() // called once the client has got it; may be nil
+	message []byte                         // nil if the client is to get none
+	deliver func(write func() error) error // how it is to be written (see gateway.Answer); may be nil
 }
 
 // A reply takes the answer to one request, once.
@@ -102,10 +102,10 @@ func (f *flights) wait(limit time.Duration) {
 type batch struct {
 	send reply
 
-	mu        sync.Mutex
-	left      int // messages that have not been dealt with
-	messages  [][]byte
-	delivered []func()
+	mu       sync.Mutex
+	left     int // messages that have not been dealt with
+	messages [][]byte
+	deliver  []func(func() error) error
 }
 
 // reply takes the answer to one message of the batch.
@@ -115,15 +115,17 @@ func (b *batch) reply(a answer) {
 	if a.message != nil {
 		b.messages = append(b.messages, a.message)
 	}
-	if a.delivered != nil {
-		b.delivered = append(b.delivered, a.delivered)
+	if a.deliver != nil {
+		b.deliver = append(b.deliver, a.deliver)
 	}
 	if b.left--; b.left > 0 || len(b.messages) == 0 {
 		return
 	}
-	b.send(answer{message: jsonrpc.Batch(b.messages), delivered: func() {
-		for _, d := range b.delivered {
-			d()
+	b.send(answer{message: jsonrpc.Batch(b.messages), deliver: func(write func() error) error {
+		for _, d := range b.deliver {
+			inner := write
+			write = func() error { return d(inner) }
 		}
+		return write()
 	}})
 }

@@ -251,7 +251,7 @@ func TestServe_upstreamError(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"url","data":{"elicitations":[1.10]}}}`)
 }
 
-// Answer.Delivered is called when the client has the answer, and not before or otherwise.
+// Answer.Deliver writes the answer, once, and is not called for one that nobody waits for any more.
 func TestServe_delivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestServe_delivered(t *testing.T) {
 			if c.Method == "vendor/held" {
 				<-ctx.Done()
 			}
-			return gateway.Answer{Result: []byte(`{}`), Delivered: func() { delivered++ }}, nil
+			return gateway.Answer{Result: []byte(`{}`), Deliver: func(write func() error) error { delivered++; return write() }}, nil
 		}}
 		c := serve(t, newFake("2025-03-26"), g, nil)
 		c.initialize(initializeParams)
