@@ -447,12 +447,16 @@ def statement(e):
     """Section 6.14: the digest of the receipt that the statement is about."""
     m = members(signed_payload(e), "_type", "predicate", "predicateType", "subject")
     p = members(m["predicate"], "receipt", "receiptDigest")
+    word(m["_type"], "https://in-toto.io/Statement/v1")
+    word(m["predicateType"], "https://github.com/counterfoil/counterfoil/receipt/v1")
+    digest_text(p["receiptDigest"])
+    elements(m["subject"], 0, 2)
     r = receipt(Record(payload=canonical(p["receipt"])))
     subject = [{"name": "input", "digest": {"counterfoilV1": r.input[7:]}}]
     if r.result is not None:
         subject.append({"name": "result", "digest": {"counterfoilV1": r.result[7:]}})
     if canonical(m) != canonical({
-            "_type": "https://in-toto.io/Statement/v1", "predicateType": "https://github.com/counterfoil/counterfoil/receipt/v1",
+            "_type": m["_type"], "predicateType": m["predicateType"],
             "predicate": {"receipt": p["receipt"], "receiptDigest": r.digest}, "subject": subject}):
         raise Refused("integrity-failed", "the statement is not what its receipt gives")
     return r
