@@ -25,7 +25,7 @@ type Decision struct {
 	subject          Digest
 	approver         string
 	reason           string
-	why              Why
+	why              RevocationReason
 	at               time.Time
 	env              *envelope
 }
@@ -35,8 +35,8 @@ type DecisionParams struct {
 	Tenant, Audience string
 	Verb             Verb
 	Subject          Digest
-	Reason           string // optional
-	Why              Why    // of a revocation, and of nothing else
+	Reason           string           // optional
+	Why              RevocationReason // of a revocation, and of nothing else
 }
 
 // Decide signs a decision with an approver's key.
@@ -113,7 +113,7 @@ func decisionIn(payload []byte) (*Decision, error) {
 	d := &Decision{
 		approver: r.identity(m[0]), audience: r.identity(m[1]), at: r.time(m[2]), reason: r.text(m[4]), subject: r.digest(m[5]),
 		tenant: r.identity(m[6]), verb: oneOf(r, m[7], "verb", VerbDeny, VerbClassify, VerbRevoke),
-		why: oneOf(r, m[9], "why", WhySuperseded, WhyCompromised),
+		why: oneOf(r, m[9], "why", RevokedSuperseded, RevokedCompromised),
 	}
 	if r.has(m[9]) != (d.verb == VerbRevoke) {
 		r.fail(r.root(), "a revocation says why, and nothing else does")
@@ -155,7 +155,7 @@ func (d *Decision) Verb() Verb { return d.verb }
 func (d *Decision) Subject() Digest { return d.subject }
 
 // Why returns why something was revoked, "" for every other decision.
-func (d *Decision) Why() Why { return d.why }
+func (d *Decision) Why() RevocationReason { return d.why }
 
 // Approver returns who decided.
 func (d *Decision) Approver() string { return d.approver }

@@ -2,15 +2,6 @@ package counterfoil
 
 import "slices"
 
-// A Why says why something was revoked. The zero Why is none.
-type Why string
-
-// The reasons.
-const (
-	WhySuperseded  Why = "superseded"  // it is no longer needed; what it did stays good
-	WhyCompromised Why = "compromised" // it may have been in the wrong hands
-)
-
 // What is revoked is named by a digest, so that a ledger compares without reading: an approval, a policy (or the rules that
 // it was made of) and a standing grant by their own digests, the others by those below.
 

@@ -10,7 +10,7 @@ import (
 
 func revokeParams(subject counterfoil.Digest) counterfoil.DecisionParams {
 	return counterfoil.DecisionParams{
-		Tenant: "acme", Audience: "log.example.test", Verb: counterfoil.VerbRevoke, Subject: subject, Why: counterfoil.WhyCompromised, Reason: "lost",
+		Tenant: "acme", Audience: "log.example.test", Verb: counterfoil.VerbRevoke, Subject: subject, Why: counterfoil.RevokedCompromised, Reason: "lost",
 	}
 }
 
@@ -109,11 +109,11 @@ func TestDecision_revoke(t *testing.T) {
 	again, err := counterfoil.ParseDecision(d.Envelope())
 	noError(t, err)
 	noError(t, again.Verify(allKeys(t), params))
-	if again.Tenant() != "acme" || again.Verb() != counterfoil.VerbRevoke || again.Why() != counterfoil.WhyCompromised || again.Subject() != params.Subject {
+	if again.Tenant() != "acme" || again.Verb() != counterfoil.VerbRevoke || again.Why() != counterfoil.RevokedCompromised || again.Subject() != params.Subject {
 		t.Errorf("got %s %s %s %s", again.Tenant(), again.Verb(), again.Why(), again.Subject())
 	}
 	softer := params
-	softer.Why = counterfoil.WhySuperseded
+	softer.Why = counterfoil.RevokedSuperseded
 	wantCode(t, again.Verify(allKeys(t), softer), counterfoil.CodeIntegrityFailed)
 	for name, edit := range map[string]func(*counterfoil.DecisionParams){
 		"no why":             func(p *counterfoil.DecisionParams) { p.Why = "" },
@@ -133,4 +133,26 @@ func TestDecision_revoke(t *testing.T) {
 	if got := counterfoil.KeySubject("k").String(); got != digestOf("key-id", "k") {
 		t.Errorf("got %s", got)
 	}
+}
+
+// A standing grant, the person who gave it and their key can be revoked: no approval that rests on it is spent any more.
+func TestExecute_revokedGrant(t *testing.T) {
+	t.Parallel()
+	g := mustGrant(t, nil)
+	for name, subject := range map[string]counterfoil.Digest{
+		"the grant": g.Digest(), "the person": counterfoil.ActorSubject(reviewer),
+		"the person's key": counterfoil.KeySubject(approverKey(t).Public().ID), "the gateway's key": counterfoil.KeySubject(policyKey(t).Public().ID),
+	} {
+		l := grantLab(t, g)
+		d, err := counterfoil.Decide(context.Background(), revokeParams(subject), approverKey(t), now())
+		noError(t, err)
+		noError(t, l.ledger.Revoke(d, revokedEvent(t)))
+		_, r, err := l.execute()
+		if counterfoil.CodeOf(err) != counterfoil.CodeRevoked || r != nil || l.runs != 0 {
+			t.Errorf("%s: got %v, receipt %v, %d runs", name, err, r, l.runs)
+		}
+	}
+	l := grantLab(t, g)
+	_, r, err := l.execute()
+	l.settled(r, err, counterfoil.OutcomeSucceeded, "")
 }

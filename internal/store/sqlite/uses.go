@@ -48,6 +48,9 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	if err := t.count(sp); err != nil {
 		return nil, err
 	}
+	if err := t.countGrant(u); err != nil {
+		return nil, err
+	}
 	h, err := t.head(u.Tenant)
 	if err != nil {
 		return nil, err
@@ -128,6 +131,17 @@ func (t *tx) count(sp gateway.Spending) error {
 		return exhausted()
 	}
 	return err
+}
+
+// countGrant counts a use of a standing grant. Whether it is one too many is Consume's to say: then the count is taken back
+// with everything else.
+func (t *tx) countGrant(u *counterfoil.Use) error {
+	if u.Grant.IsZero() {
+		return nil
+	}
+	return t.write(`INSERT INTO counters (tenant, name, value) VALUES (?, ?, 1)
+		ON CONFLICT (tenant, name) DO UPDATE SET value = value + 1 RETURNING value`,
+		[]any{u.Tenant, "grant/" + u.Grant.String()}, &u.GrantCount)
 }
 
 // exhausted carries a code beside the name that the gateway looks for, so that the boundary takes it for the definite

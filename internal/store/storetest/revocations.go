@@ -16,7 +16,7 @@ import (
 )
 
 // revocation makes a decision to revoke.
-func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.Why, at time.Time) []byte {
+func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.RevocationReason, at time.Time) []byte {
 	t.Helper()
 	d, err := counterfoil.Decide(context.Background(), counterfoil.DecisionParams{
 		Tenant: Tenant, Audience: Audience, Verb: counterfoil.VerbRevoke, Subject: subject, Why: why, Reason: "",
@@ -29,7 +29,7 @@ func revocation(t testing.TB, subject counterfoil.Digest, why counterfoil.Why, a
 
 func revoke(t testing.TB, s Store, clock *Clock, subject counterfoil.Digest) error {
 	t.Helper()
-	return s.Revoke(context.Background(), Tenant, subject, revocation(t, subject, counterfoil.WhySuperseded, clock.Now()),
+	return s.Revoke(context.Background(), Tenant, subject, revocation(t, subject, counterfoil.RevokedSuperseded, clock.Now()),
 		event(t, counterfoil.PhaseRevoked, "revocation"))
 }
 
@@ -88,8 +88,8 @@ func testRevokeAgain(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	c := Approved(t, "a", clock.Now())
 	subject := c.Approval.Digest()
-	first := revocation(t, subject, counterfoil.WhySuperseded, clock.Now())
-	worse := revocation(t, subject, counterfoil.WhyCompromised, clock.Now())
+	first := revocation(t, subject, counterfoil.RevokedSuperseded, clock.Now())
+	worse := revocation(t, subject, counterfoil.RevokedCompromised, clock.Now())
 	e := event(t, counterfoil.PhaseRevoked, "revocation")
 	for _, decision := range [][]byte{first, first, worse, first, worse} {
 		must(t, s.Revoke(t.Context(), Tenant, subject, decision, e))
@@ -212,4 +212,47 @@ func testOrder(t *testing.T, b Backend) {
 			t.Errorf("after one that %s: %d events", name, n)
 		}
 	}
+}
+
+// A standing grant is used as often as it says, over all approvals and handles; what is refused does not count.
+func testGrantUses(t *testing.T, b Backend) {
+	clock := NewClock()
+	const handles, most = 8, 5
+	var stores []Store
+	for range handles {
+		stores = append(stores, b.Open(t, clock.Now, nil))
+	}
+	use := spentUse(t, stores[0], clock, "a")
+	use.Grant, use.GrantUses = counterfoil.ResultDigest([]byte("grant")), most
+	spend := func(s Store, u counterfoil.Use, id string) error {
+		u.Step, u.ExecutionID = id, "run-"+id
+		_, err := s.Spend(t.Context(), gateway.Spending{Use: u, Started: event(t, counterfoil.PhaseStarted, u.ExecutionID)})
+		return err
+	}
+	expired := use
+	expired.ExpiresAt = clock.Now()
+	wantCode(t, spend(stores[0], expired, "expired"), counterfoil.CodeApprovalExpired)
+	var won, refused atomic.Int32
+	var wg sync.WaitGroup
+	for i, s := range stores {
+		wg.Go(func() {
+			for j := range 3 {
+				switch err := spend(s, use, fmt.Sprintf("%d-%d", i, j)); {
+				case err == nil:
+					won.Add(1)
+				case counterfoil.CodeOf(err) == counterfoil.CodePolicyDenied:
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != most || refused.Load() != handles*3-most {
+		t.Fatalf("%d won and %d were refused", won.Load(), refused.Load())
+	}
+	use.Grant = counterfoil.ResultDigest([]byte("another grant"))
+	must(t, spend(stores[0], use, "other"))
+	check(t, b, stores[0])
 }

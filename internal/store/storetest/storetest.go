@@ -63,6 +63,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Backend) {
 		{"Spend_restart", testRestart},
 		{"Spend_batch", testBatch},
 		{"Spend_order", testOrder},
+		{"Spend_grant", testGrantUses},
 		{"Revoke", testRevoke},
 		{"Revoke_again", testRevokeAgain},
 		{"Revoke_race", testRevokeRace},
