@@ -69,7 +69,7 @@ func judged(t testing.TB, v vectorFile) (string, error) {
 		noError(t, err)
 		return "verified", d.Verify(vectorKeys(t, v), counterfoil.DecisionParams{
 			Tenant: v.head["tenant"], Audience: v.head["audience"], Verb: counterfoil.Verb(v.head["verb"]), Subject: subject,
-			Why: counterfoil.Why(v.head["why"]),
+			Why: counterfoil.RevocationReason(v.head["why"]),
 		})
 	case "bundle":
 		when, err := time.Parse(time.RFC3339, v.head["now"])
