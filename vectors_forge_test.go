@@ -171,3 +171,30 @@ func fileName(s string) string {
 	}
 	return string(out)
 }
+
+// Decisions that must be refused: what was asked about is deny, of the dry run.
+func TestVectors_decisions(t *testing.T) {
+	subject := mustDryRun(t, plan(), policy()).Digest().String()
+	good := decisionPayload()
+	good["subject"] = subject
+	for _, c := range []struct {
+		name, code string
+		key        *counterfoil.PrivateKey
+		change     func(doc)
+	}{
+		{"a decision of another tenant", "integrity-failed", approverKey(t), func(d doc) { d["tenant"] = "other" }},
+		{"a decision about something else", "integrity-failed", approverKey(t), func(d doc) { d["subject"] = otherDigest() }},
+		{"a decision with another verb", "integrity-failed", approverKey(t), func(d doc) { d["verb"] = "classify" }},
+		{"a decision with a verb that is none", "invalid-input", approverKey(t), func(d doc) { d["verb"] = "approve" }},
+		{"a denial that says why it was revoked", "invalid-input", approverKey(t), func(d doc) { d["why"] = "superseded" }},
+		{"a revocation that does not say why", "invalid-input", approverKey(t), func(d doc) { d["verb"] = "revoke" }},
+		{"a decision in the name of another", "signature-invalid", approverKey(t), func(d doc) { d["approver"] = "mallory@example.test" }},
+		{"a decision by the policy key", "signature-invalid", policyKey(t), func(doc) {}},
+		{"a decision before its key began", "signature-invalid", approverKey(t), func(d doc) { d["decidedAt"] = "1999-12-31T23:59:59.999Z" }},
+	} {
+		d := asDoc(clone(good))
+		c.change(d)
+		writeVector(t, "refused/"+fileName(c.name)+".txt", forgeEnvelope(t, "decision", d, c.key), "expect: "+c.code, "what: "+c.name, "as: decision",
+			"keys: keys-all.txt", "tenant: acme", "audience: log.example.test", "verb: deny", "subject: "+subject)
+	}
+}
