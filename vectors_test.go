@@ -2,24 +2,53 @@ package counterfoil_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/counterfoil/counterfoil"
 )
 
-// vector is one file of testdata/vectors: what is expected of a text, and the text.
-func vector(t *testing.T, name, expect string, content []byte) {
+// A vectorFile is one file of testdata/vectors: a header of lines, an empty line, the bytes and a line's end
+// (docs/spec.md, section 11).
+type vectorFile struct {
+	head    map[string]string
+	content []byte
+}
+
+func readVector(t testing.TB, name string) vectorFile {
 	t.Helper()
-	path := filepath.Join("testdata", "vectors", name)
-	want := []byte("expect: " + expect + "\n" + string(content) + "\n")
+	b, err := os.ReadFile(filepath.Join("testdata", "vectors", filepath.FromSlash(name)))
+	noError(t, err)
+	head, content, ok := bytes.Cut(b, []byte("\n\n"))
+	if !ok {
+		t.Fatalf("%s has no header", name)
+	}
+	v := vectorFile{head: map[string]string{}, content: bytes.TrimSuffix(content, []byte("\n"))}
+	for line := range strings.SplitSeq(string(head), "\n") {
+		member, value, ok := strings.Cut(line, ": ")
+		if !ok {
+			t.Fatalf("%s: the header has a line that is none: %s", name, line)
+		}
+		v.head[member] = value
+	}
+	return v
+}
+
+// writeVector compares the file with what it should be, or writes it. The lines of the header are in the order given.
+func writeVector(t testing.TB, name string, content []byte, lines ...string) {
+	t.Helper()
+	path := filepath.Join("testdata", "vectors", filepath.FromSlash(name))
+	want := slices.Concat([]byte(strings.Join(lines, "\n")+"\n\n"), content, []byte("\n"))
 	if *update {
 		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		noError(t, os.WriteFile(path, want, 0o644))
@@ -30,6 +59,43 @@ func vector(t *testing.T, name, expect string, content []byte) {
 	if d := cmp.Diff(string(got), string(want)); d != "" {
 		t.Errorf("%s is another (-file +now): %s", name, d)
 	}
+}
+
+// vector is a document by itself. Its file's name begins with what it is; a bundle goes with the keys of the same name.
+func vector(t testing.TB, name, expect string, content []byte) {
+	t.Helper()
+	title := strings.TrimSuffix(name, ".txt")
+	lines := []string{"expect: " + expect, "what: " + strings.ReplaceAll(title, "-", " ")}
+	kinds := []string{
+		"discovery", "evidence", "statement", "parameters", "plan", "policy", "dry-run", "operation", "context", "approval", "consumption", "receipt", "decision", "standing-grant",
+		"result", "event", "tool-definition", "upstream", "rules", "keys", "bundle",
+	}
+	for _, kind := range kinds {
+		rest, ok := strings.CutPrefix(title, kind)
+		if !ok {
+			continue
+		}
+		lines = append(lines, "as: "+kind)
+		switch kind {
+		case "bundle":
+			lines = append(lines, "keys: keys"+rest+".txt", "now: "+stamp(tomorrow()))
+		case "dry-run", "operation":
+			lines = append(lines, "policy: policy.txt")
+		case "decision":
+			p := payloadOf(content)
+			lines = append(lines, "keys: keys.txt", "tenant: acme", "audience: log.example.test", "verb: "+asString(p["verb"]), "subject: "+asString(p["subject"]))
+			if why, ok := p["why"]; ok {
+				lines = append(lines, "why: "+asString(why))
+			}
+		case "discovery":
+			lines = append(lines, "definition: tool-definition-discovered.txt")
+		case "evidence":
+			lines = append(lines, "definition: tool-definition-discovered.txt", "discovery: discovery.txt")
+		}
+		writeVector(t, name, content, lines...)
+		return
+	}
+	t.Fatalf("%s is no kind of vector", name)
 }
 
 // The documents of one execution with their digests: what a second implementation must reproduce. Keys are those of
@@ -53,12 +119,36 @@ func TestVectors(t *testing.T) {
 	vector(t, "result.txt", counterfoil.ResultDigest([]byte(rawResult)).String(), []byte(rawResult))
 	vector(t, "keys.txt", "3 keys", mustRing(t, approverKey(t), ledgerKey(t), receiptKey(t)).JSON())
 	vector(t, "bundle.txt", "verified", b.Encode())
+	vector(t, "context.txt", "accepted", canonical(sources()))
+	for _, d := range []struct {
+		name string
+		f    func([]byte) (counterfoil.Digest, error)
+		text string
+	}{
+		{"tool-definition.txt", counterfoil.DefinitionDigest, `{"name":"query","inputSchema":{"type":"object","maximum":9007199254740993}}`},
+		{"upstream.txt", counterfoil.UpstreamDigest, `{"command":["server","--stdio"],"environment":["HOME"]}`},
+		{"rules.txt", counterfoil.RulesDigest, `{"rules":"of the tenant"}`},
+	} {
+		sum, err := d.f([]byte(d.text))
+		noError(t, err)
+		vector(t, d.name, sum.String(), []byte(d.text))
+	}
+	for _, verb := range []counterfoil.Verb{counterfoil.VerbDeny, counterfoil.VerbClassify} {
+		said, err := counterfoil.Decide(context.Background(), counterfoil.DecisionParams{
+			Tenant: "acme", Audience: "log.example.test", Verb: verb, Subject: b.DryRun.Digest(), Reason: "not today",
+		}, approverKey(t), now())
+		noError(t, err)
+		vector(t, "decision-"+string(verb)+".txt", "verified", said.Envelope())
+	}
+	revocation, err := counterfoil.Decide(t.Context(), revokeParams(b.Approval.Digest()), approverKey(t), now())
+	noError(t, err)
+	vector(t, "decision-revoke.txt", "verified", revocation.Envelope())
 	s, err := b.Receipt.Statement(t.Context(), receiptKey(t))
 	noError(t, err)
 	vector(t, "statement.txt", s.ReceiptDigest().String(), s.Envelope())
-	revocation, err := counterfoil.Decide(t.Context(), revokeParams(b.Approval.Digest()), approverKey(t), now())
+	defined, err := counterfoil.DefinitionDigest(toolDefinition())
 	noError(t, err)
-	vector(t, "revocation.txt", b.Approval.Digest().String(), revocation.Envelope())
+	vector(t, "tool-definition-discovered.txt", defined.String(), toolDefinition())
 	vector(t, "discovery.txt", mustEvidence(t, discovery()).Digest().String(), canonical(discovery()))
 	vector(t, "evidence.txt", mustEvidence(t, discovery()).Digest().String(), mustEvidence(t, discovery()).Canonical())
 	for i, e := range l.ledger.Events() {
@@ -66,21 +156,97 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// Bundles with the other kinds of keys and signatures, each with its keys.
-func TestVectors_signatures(t *testing.T) {
-	several, second := quorumLab(t)
-	several.x.Approval = cosigned(t, several, second)
-	for name, l := range map[string]*lab{
-		"p256": es256Lab(t), "quorum-with-passkey": several, "standing-grant": grantLab(t, mustGrant(t, nil)),
-	} {
-		b := l.bundle().Encode()
-		_, err := counterfoil.VerifyBundle(b, l.x.Keys, tomorrow())
-		noError(t, err)
-		vector(t, "bundle-"+name+".txt", "verified", b)
-		vector(t, "keys-"+name+".txt", fmt.Sprintf("%d keys", len(l.x.Keys.Keys())), l.x.Keys.JSON())
+// Bundles with the other kinds of keys, signatures and outcomes, each with its keys.
+func TestVectors_bundles(t *testing.T) {
+	for name, l := range vectorLabs(t) {
+		x := l.bundle()
+		if name == "redacted" {
+			x.Operation = nil
+		}
+		vectorBundle(t, name, x, l)
 	}
+	l := newLab(t)
+	l.ledger.beforeSettle = func() error { return errBroken }
+	_, _, err := l.execute()
+	wantCode(t, err, counterfoil.CodeReceiptFailed)
+	l.clock = at(20, 1, 0, 0)
+	r, _, err := counterfoil.Recover(context.Background(), l.x.DryRun, l.x.Approval, l.ledger.consumption,
+		counterfoil.OutcomeIndeterminate, l.x.Pseudonyms, l.x.Signer, l.clock)
+	noError(t, err)
+	vectorBundle(t, "recovered", &counterfoil.Bundle{
+		Receipt: r, Approval: l.x.Approval, Consumption: l.ledger.consumption, DryRun: l.x.DryRun, Operation: l.x.Operation,
+	}, l)
 	g := mustGrant(t, nil)
 	vector(t, "standing-grant.txt", g.Digest().String(), g.Envelope())
+}
+
+func vectorBundle(t testing.TB, name string, x *counterfoil.Bundle, l *lab) {
+	t.Helper()
+	_, err := counterfoil.VerifyBundle(x.Encode(), l.x.Keys, tomorrow())
+	noError(t, err)
+	vector(t, "bundle-"+name+".txt", "verified", x.Encode())
+	vector(t, "keys-"+name+".txt", fmt.Sprintf("%d keys", len(l.x.Keys.Keys())), l.x.Keys.JSON())
+}
+
+// vectorLabs are labs that execute to bundles of every kind.
+func vectorLabs(t testing.TB) map[string]*lab {
+	t.Helper()
+	quorum, second := quorumLab(t)
+	quorum.x.Approval = cosigned(t, quorum, second)
+	byPolicy := newLab(t)
+	req := request()
+	req.Authority = counterfoil.AuthorityPolicy
+	byPolicy.x.Approval = mustApprove(t, byPolicy.x.DryRun, req, policyKey(t))
+	late := newLab(t)
+	late.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+		late.clock = expires()
+		return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil
+	})
+	failed := newLab(t)
+	failed.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+		return counterfoil.Result{Value: []byte(`{"error":"no"}`), Failed: true, Uncounted: true}, nil
+	})
+	delayed := newLab(t)
+	req = request()
+	req.NotBefore = at(20, 0, 10, 0)
+	delayed.x.Approval = mustApprove(t, delayed.x.DryRun, req, approverKey(t))
+	delayed.clock = at(20, 0, 10, 0)
+	succeeded := newLab(t)
+	succeeded.x.Keys = supersededAfter(t)
+	return map[string]*lab{
+		"p256": es256Lab(t), "quorum-with-passkey": quorum, "standing-grant": grantLab(t, mustGrant(t, nil)), "passkey": passkeyLab(t),
+		"policy": byPolicy, "late": late, "failed": failed, "not-before": delayed, "redacted": newLab(t), "steps": stepsLab(t),
+		"superseded-since": succeeded,
+	}
+}
+
+// supersededAfter is the ring in which every key was superseded just after the act that it signed, and has ended since.
+func supersededAfter(t testing.TB) *counterfoil.KeyRing {
+	t.Helper()
+	var keys []counterfoil.PublicKey
+	for _, k := range allKeys(t).Keys() {
+		k.Revoked = &counterfoil.Revocation{At: now().Add(time.Millisecond), Why: counterfoil.RevokedSuperseded}
+		k.NotAfter = now().Add(time.Millisecond)
+		keys = append(keys, k)
+	}
+	return mustPublicRing(t, keys...)
+}
+
+// stepsLab runs the second of two steps with different limits, on two sources whose ids sort the other way.
+func stepsLab(t testing.TB) *lab {
+	t.Helper()
+	first := step(operation())
+	first["id"] = "first"
+	other := asDoc(first["source"])
+	other["id"], other["sourceVersion"] = "zoning", "snapshot-1"
+	refreshStep(first)
+	pol := policy()
+	asDoc(pol["sources"])["zoning"] = clone(inside(pol, "sources", "incidents"))
+	asDoc(inside(pol, "sources", "zoning"))["sourceVersions"] = list{"snapshot-1"}
+	pol["maxSteps"], pol["maxRows"], pol["maxBytes"] = 2, 200, 100_000
+	l := newLabOf(t, onePlanOf(first, step(operation())), pol, operation())
+	l.x.Context = mustContext(t, doc{"sources": doc{"incidents": source(), "zoning": other}})
+	return l
 }
 
 // The committed bundle verifies with the committed keys, and every digest is what another implementation of the
@@ -88,10 +254,8 @@ func TestVectors_signatures(t *testing.T) {
 func TestVectors_stand(t *testing.T) {
 	t.Parallel()
 	read := func(name string) (expect string, content []byte) {
-		b, err := os.ReadFile(filepath.Join("testdata", "vectors", name))
-		noError(t, err)
-		head, body, _ := strings.Cut(string(b), "\n")
-		return strings.TrimPrefix(head, "expect: "), []byte(strings.TrimSuffix(body, "\n"))
+		v := readVector(t, name)
+		return v.head["expect"], v.content
 	}
 	_, bundle := read("bundle.txt")
 	_, keys := read("keys.txt")
@@ -145,32 +309,6 @@ func inputDigestOf(op doc) string {
 		"tool": op["tool"], "effect": op["effect"], "sourceId": op["sourceId"], "queryPlan": op["queryPlan"], "fields": op["fields"],
 		"parametersDigest": digestOf("parameters", op["parameters"]),
 	})
-}
-
-// Texts and their canonical forms, one pair a file: "expect:" is followed by the canonical form or by "refused".
-func TestVectors_canonical(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("testdata", "vectors", "canonical", "*.txt"))
-	noError(t, err)
-	if len(files) < 15 {
-		t.Fatalf("%d files", len(files))
-	}
-	for _, path := range files {
-		b, err := os.ReadFile(path)
-		noError(t, err)
-		head, in, _ := bytes.Cut(b, []byte("\n"))
-		want := string(bytes.TrimPrefix(head, []byte("expect: ")))
-		got, err := counterfoil.Canonicalize(in)
-		if want == "refused" {
-			if err == nil {
-				t.Errorf("%s: got %s", path, got)
-			}
-			continue
-		}
-		if err != nil || string(got) != want {
-			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
-		}
-	}
 }
 
 // The specification names every word that a document can hold.
