@@ -65,10 +65,17 @@ func TestText_linear(t *testing.T) {
 		"token=\"a ", "token='a ", "token=`a ", "a,", "password=a,", "password=a,b", "a.b.c=", "Authorization: Digest a=\"", "hf_", "bot1234567:", "AKIA", "token=\"${",
 		"pass=${a", "{", "[", `{"a":`, `{"password":`, "[\"", "x://[", "'x://", "(x://a)", "\xff", "é", "é=", "\\\\\"", "sha256:", "sha256:a", "password: |\n", "password: |\n ", "\"x://a:b ", "\n  secret: >-\n",
 	} {
-		small, large := cost(unit, 1<<15), cost(unit, 1<<19)
-		// Sixteen times the input; quadratic would be 256 times the time.
-		if large > 80*small && large > 200*time.Millisecond {
-			t.Errorf("%q: %s for 32 KiB, %s for 512 KiB", unit, small, large)
+		// Sixteen times the input; quadratic would be 256 times the time. A machine that is busy with something else gets
+		// three chances.
+		for try := 1; ; try++ {
+			small, large := cost(unit, 1<<15), cost(unit, 1<<19)
+			if large <= 80*small || large <= 200*time.Millisecond {
+				break
+			}
+			if try == 3 {
+				t.Errorf("%q: %s for 32 KiB, %s for 512 KiB", unit, small, large)
+				break
+			}
 		}
 	}
 }
