@@ -266,6 +266,9 @@ func TestAuthorize_policyChanged(t *testing.T) {
 	l.refused(counterfoil.CodeIntegrityFailed)
 	l = newLab(t)
 	l.clock = at(20, 0, 30, 1) // the planned observation is 60.001 s old
+	seen := sources()
+	asDoc(inside(seen, "sources", "incidents", "provenance"))["observedAt"] = stamp(now()) // the current one is not
+	l.x.Context = mustContext(t, seen)
 	l.refused(counterfoil.CodePolicyDenied)
 	l.clock = at(20, 0, 30, 0)
 	_, _, err := l.execute()
@@ -361,6 +364,7 @@ func TestUse_Consume(t *testing.T) {
 		}, at(20, 0, 1, 0), ""},
 		{"for a tenant that the ledger's key does not serve", at(20, 0, 1, 0), time.Time{}, func(u *counterfoil.Use) { u.Tenant = "other" }, time.Time{}, counterfoil.CodeUnavailable},
 		{"without a clock", time.Time{}, time.Time{}, nil, time.Time{}, counterfoil.CodeClock},
+		{"with a clock of another era", time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{}, nil, time.Time{}, counterfoil.CodeClock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -463,9 +467,10 @@ func TestUse_KeysWindow(t *testing.T) {
 	c := key("c", at(18, 0, 0, 0), at(21, 30, 0, 0))
 	l := newLab(t)
 	p := payloadOf(l.x.Approval.Envelope())
-	p["approvers"] = list{"a", "b", "c"}
-	l.x.Approval = forge(t, p, a, b, c)
-	l.x.Keys = mustRing(t, a, b, c)
+	d := key("d", at(17, 0, 0, 0), time.Time{})
+	p["approvers"] = list{"a", "b", "c", "d"}
+	l.x.Approval = forge(t, p, a, b, c, d)
+	l.x.Keys = mustRing(t, a, b, c, d)
 	if u := l.use(); !u.KeysFrom.Equal(at(19, 30, 0, 0)) || !u.KeysUntil.Equal(at(21, 30, 0, 0)) {
 		t.Errorf("from %s until %s", u.KeysFrom, u.KeysUntil)
 	}
