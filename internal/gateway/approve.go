@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -230,10 +231,20 @@ func (g *Gateway) handOver(ctx context.Context, p *passage) error {
 		return g.decided(ctx, p, row) // decided in this very moment
 	}
 	p.waiter = ""
+	msg := "a person has not decided yet; to look: counterfoil approvals show " + row.ID
+	if !g.enrolled() {
+		msg = "nobody is enrolled to decide yet; the person at this machine can do that: counterfoil setup"
+	}
 	return &Refusal{
-		Reason: ApprovalPending, Msg: "a person has not decided yet; to look: counterfoil approvals show " + row.ID,
+		Reason: ApprovalPending, Msg: msg,
 		Approval: row.ID, ExpiresAt: row.ExpiresAt, RetryAfter: retryAfter,
 	}
+}
+
+// enrolled reports whether there is anybody who could approve.
+func (g *Gateway) enrolled() bool {
+	ring, err := g.Keys.Ring()
+	return err == nil && slices.ContainsFunc(ring.Keys(), func(k counterfoil.PublicKey) bool { return k.Role == counterfoil.RoleApprover })
 }
 
 // leave counts the call's waiter out, however the call ended.

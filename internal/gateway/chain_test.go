@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/governance"
+	"github.com/counterfoil/counterfoil/internal/keystore"
 )
 
 const noHold = 0
@@ -509,6 +511,22 @@ func TestSecrets(t *testing.T) {
 		}
 		return err
 	}))
+}
+
+// Where nobody could decide, the agent is told what the person at the machine can do.
+func TestApproval_nobodyEnrolled(t *testing.T) {
+	t.Parallel()
+	f, u := setup(t), newUpstream()
+	f.dir = filepath.Join(t.TempDir(), "fresh")
+	must(t, os.Mkdir(f.dir, 0o700))
+	var err error
+	f.keys, err = keystore.Open(f.dir, keystore.Options{Now: f.clock.now, Rand: rand.Reader})
+	must(t, err)
+	out := f.open(nil).do(t.Context(), call(u, "send", `{}`, noHold))
+	out.want(t, gateway.ApprovalPending)
+	if !strings.Contains(out.err.Error(), "counterfoil setup") {
+		t.Error(out.err)
+	}
 }
 
 // A denial stands for a while, for this call alone.
