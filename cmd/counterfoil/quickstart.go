@@ -114,7 +114,7 @@ A sample agent wants to write a note. Nothing is written until you say so.
   2. When you approve, the agent's call runs once and its receipt is printed here.
   3. Put the gate before a tool server of yours, in your agent's MCP configuration:
        "command": "%s",
-       "args": ["wrap", "--state-dir", "%s", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem", "/path/to/folder"]
+       "args": ["wrap", "--state-dir", "%s", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/path/to/folder"]
 
 Another link: %s console --state-dir %s
 To stop: Ctrl-C.
