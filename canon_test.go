@@ -236,6 +236,10 @@ func TestParseArguments_bounds(t *testing.T) {
 			t.Parallel()
 			_, err := counterfoil.ParseArguments(c.in(c.most))
 			noError(t, err)
+			if !strings.HasPrefix(c.name, "bytes") { // once more the long way
+				_, err = counterfoil.ParseArguments(append([]byte(" "), c.in(c.most)...))
+				noError(t, err)
+			}
 			_, err = counterfoil.ParseArguments(c.in(c.most + 1))
 			wantCode(t, err, counterfoil.CodeInvalidInput)
 			if !strings.Contains(err.Error(), c.complain) {
@@ -276,6 +280,7 @@ func TestParse_documentBounds(t *testing.T) {
 		{"nodes", `{"a":[` + strings.Repeat("[0,0,0,0,0,0,0,0,0],", 900) + "0]}", "more than 8192 values"},
 		{"depth", string(nested("[", "]", 33)), "deeper than 32"},
 		{"bytes", `"` + strings.Repeat("a", 1<<20) + `"`, "larger than 1048576 bytes"},
+		{"bytes of the canonical form", `{"b":1e3,"a":"` + strings.Repeat("a", 1<<20-16) + `"}`, "larger than 1048576 bytes"},
 		{"nesting without end", strings.Repeat("[", 1<<20), "not strict JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -290,6 +295,9 @@ func TestParse_documentBounds(t *testing.T) {
 	for _, c := range []struct{ name, in string }{ // at the limit: the fault is another one
 		{"members", "{" + strings.Join(numbered(1024), ",") + "}"},
 		{"entries", `{"steps":[` + strings.Repeat("0,", 1023) + `0]}`},
+		{"entries, with a space", `{"steps": [` + strings.Repeat("0,", 1023) + `0]}`},
+		{"members, with a space", "{ " + strings.Join(numbered(1024), ",") + "}"},
+		{"bytes, out of order", `{"b":1e2,"a":"` + strings.Repeat("a", 1<<20-16) + `"}`},
 		{"depth", string(nested("[", "]", 32))},
 		{"bytes", `"` + strings.Repeat("a", 1<<20-2) + `"`},
 	} {
@@ -312,7 +320,8 @@ func TestError_path(t *testing.T) {
 		{"emoji", `{"😀":1e999}`, "/😀"},
 		{"long name", `{"` + strings.Repeat("a", 5000) + `":1e999}`, "/" + strings.Repeat("a", 255) + "…"},
 		{"long path", `{"` + strings.Repeat("b", 200) + `":{"` + strings.Repeat("c", 200) + `":1e999}}`, "/" + strings.Repeat("b", 200) + "/" + strings.Repeat("c", 54) + "…"},
-		{"name cut inside a character", `{"` + strings.Repeat("é", 200) + `":{"x":1e999}}`, "/" + strings.Repeat("é", 128) + "…"},
+		{"name of wide characters", `{"` + strings.Repeat("é", 200) + `":{"x":1e999}}`, "/" + strings.Repeat("é", 128) + "…"},
+		{"name cut inside a character", `{"aa` + strings.Repeat("€", 200) + `":{"x":1e999}}`, "/aa" + strings.Repeat("€", 84) + `\u{fffd}…`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -110,6 +110,7 @@ func TestDryRun_denies(t *testing.T) {
 			src["authorizationScope"], asDoc(s["source"])["authorizationScope"] = list{"a", "b"}, list{"a", "b"}
 		}},
 		{"two steps where one is allowed", "/steps", func(p, s, _, _ doc) {
+			s["limits"] = doc{"rows": 1, "bytes": 1}
 			second := asDoc(clone(s))
 			second["id"] = "two"
 			p["steps"] = list{s, second}

@@ -81,10 +81,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return ""
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Code
-	}
-	if c, ok := errors.AsType[Code](err); ok {
+	if c, ok := errors.AsType[Code](err); ok { // an *Error's own code comes before its cause's
 		return c
 	}
 	return CodeInternal

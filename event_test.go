@@ -168,6 +168,10 @@ func TestNewEvent(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	longest := good
+	longest.Code = strings.Repeat("a", 128)
+	_, err := counterfoil.NewEvent(counterfoil.PhaseRefused, names, longest)
+	noError(t, err)
 	for _, phase := range []counterfoil.Phase{"", "secret", "Started"} {
 		_, err := counterfoil.NewEvent(phase, names, good)
 		wantCode(t, err, counterfoil.CodeInvalidInput)

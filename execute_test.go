@@ -230,6 +230,9 @@ func TestExecute_ledgerAnswers(t *testing.T) {
 			if r != nil || l.runs != 0 || strings.Contains(err.Error(), detail) {
 				t.Errorf("receipt %v, %d runs, error %v", r, l.runs, err)
 			}
+			if c.name == "expired" && err.Error() != "approval-expired: the approval has expired" {
+				t.Errorf("the ledger's own sentence is lost: %v", err)
+			}
 		})
 	}
 	t.Run("failed but persisted", func(t *testing.T) {
@@ -352,6 +355,18 @@ func TestRun(t *testing.T) {
 		noError(t, err)
 		if f.Outcome() != counterfoil.OutcomeIndeterminate || l.runs != 0 {
 			t.Errorf("got %s, %d runs", f.Outcome(), l.runs)
+		}
+	})
+	t.Run("not redeemed", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		f, err := counterfoil.Run(ctx, l.claim(), rogue{func(context.Context, *counterfoil.Claim) (counterfoil.Result, error) {
+			return counterfoil.Result{Value: []byte("{}")}, nil
+		}})
+		noError(t, err)
+		wantCode(t, f.Err(), counterfoil.CodeExecutionFailed)
+		if f.Outcome() != counterfoil.OutcomeCancelled || f.Result().Value != nil {
+			t.Errorf("got %s, %s", f.Outcome(), f.Result().Value)
 		}
 	})
 	t.Run("another tool", func(t *testing.T) {
