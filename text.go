@@ -291,7 +291,7 @@ func decimalOf(raw []byte) (d decimal, ok bool) {
 	}
 	if end < len(raw) {
 		exp, err := strconv.Atoi(string(bytes.TrimPrefix(raw[end+1:], []byte("+"))))
-		if err != nil || exp > 1<<30 || exp < -(1<<30) {
+		if err != nil {
 			return d, false
 		}
 		d.exp = exp
