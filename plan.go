@@ -258,15 +258,19 @@ func inputDigest(s *Step) Digest {
 	w.maybeDigest("evidenceDigest", s.EvidenceDigest)
 	w.list("fields", s.Fields)
 	w.digest("parametersDigest", s.ParametersDigest)
+	writeQueryPlan(w, s)
+	w.text("sourceId", s.Source.ID)
+	w.text("tool", s.Tool)
+	w.close('}')
+	return digest(domainInput, w.b)
+}
+
+func writeQueryPlan(w *writer, s *Step) {
 	w.name("queryPlan")
 	w.open('{')
 	w.digest("fingerprint", s.Fingerprint)
 	w.text("id", s.QueryPlanID)
 	w.close('}')
-	w.text("sourceId", s.Source.ID)
-	w.text("tool", s.Tool)
-	w.close('}')
-	return digest(domainInput, w.b)
 }
 
 // fingerprint is the digest of an operation's body.

@@ -133,7 +133,7 @@ func (a *app) decideCommand(verb, short string) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why; the agent is told, and an approval's receipt shows it")
-	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "read the passphrase from this file (- for standard input) instead of asking")
+	passphraseFlag(cmd, &passphraseFile)
 	return cmd
 }
 

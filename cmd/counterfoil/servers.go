@@ -102,7 +102,7 @@ A tool that is not named stays destructive. Your passphrase signs the decision.`
 	}
 	cmd.Flags().BoolVar(&asSuggested, "as-suggested", false, "take the suggested effects")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "TOOL=EFFECT, may be repeated")
-	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "read the passphrase from this file (- for standard input) instead of asking")
+	passphraseFlag(cmd, &passphraseFile)
 	return cmd
 }
 

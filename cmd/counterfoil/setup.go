@@ -53,7 +53,7 @@ is signed with it. The passphrase can't be recovered.`,
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the approver's name (default: the user's)")
-	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "read the passphrase from this file (- for standard input) instead of asking")
+	passphraseFlag(cmd, &passphraseFile)
 	cmd.Flags().BoolVar(&replace, "replace", false, "make a new key; the old one stays valid for what it signed")
 	return cmd
 }
@@ -63,6 +63,10 @@ func userName() string {
 		return u.Username
 	}
 	return "me"
+}
+
+func passphraseFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "passphrase-file", "", "read the passphrase from this file (- for standard input) instead of asking")
 }
 
 // unlock opens the approver's key with the passphrase.

@@ -51,10 +51,8 @@ func (g *Gateway) ask(ctx context.Context, p *passage) error {
 	if err := g.attach(ctx, p); err != nil {
 		return err
 	}
-	var hold <-chan time.Time
-	timer := time.NewTimer(p.call.Hold)
-	defer timer.Stop()
-	hold = timer.C
+	hold := time.NewTimer(p.call.Hold)
+	defer hold.Stop()
 	progress := time.NewTicker(progressEvery)
 	defer progress.Stop()
 	began := g.Now()
@@ -80,7 +78,7 @@ func (g *Gateway) ask(ctx context.Context, p *passage) error {
 			if p.call.Progress != nil {
 				p.call.Progress(g.Now().Sub(began), "waiting for a person to approve "+row.ID)
 			}
-		case <-hold:
+		case <-hold.C:
 			done()
 			return g.handOver(ctx, p)
 		case <-ctx.Done():

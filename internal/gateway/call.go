@@ -50,6 +50,7 @@ type Upstream interface {
 	Name() string
 	// Definitions returns the raw JSON definitions of the upstream's tools, listed anew when the upstream said that
 	// they changed or when refresh is set. meta is the _meta object of the call that asks, for upstreams that demand one.
+	// Nobody changes what was returned: not the caller, and not the upstream later.
 	Definitions(ctx context.Context, meta []byte, refresh bool) ([][]byte, error)
 	// Send sends one approved request and waits for its answer. An error that wraps ErrUnsent says that not one byte
 	// reached the upstream; every other error leaves the outcome unknown.

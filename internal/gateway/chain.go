@@ -35,6 +35,7 @@ type passage struct {
 	call Call
 	// parameters are what is shown, approved and executed: the arguments, or the arguments and the extra members.
 	parameters *counterfoil.Arguments
+	arguments  []byte // the canonical bytes of the arguments alone
 	method     string // the method as it is bound into the operation
 
 	findings []Finding // screen

@@ -42,8 +42,12 @@ func (g *Gateway) admit(c Call) (*passage, error) {
 		raw = []byte("{}")
 	}
 	var err error
-	if p.parameters, err = counterfoil.ParseArguments(raw); err != nil || c.Extra == nil {
-		return p, err
+	if p.parameters, err = counterfoil.ParseArguments(raw); err != nil {
+		return nil, err
+	}
+	p.arguments = p.parameters.Canonical()
+	if c.Extra == nil {
+		return p, nil
 	}
 	extra, err := counterfoil.ParseArguments(c.Extra)
 	if err != nil {
@@ -51,7 +55,7 @@ func (g *Gateway) admit(c Call) (*passage, error) {
 	}
 	// Each half was parsed by itself, so that neither can write into the other.
 	p.method += "+extra"
-	p.parameters, err = counterfoil.ParseArguments(fmt.Appendf(nil, `{"arguments":%s,"extra":%s}`, p.parameters.Canonical(), extra.Canonical()))
+	p.parameters, err = counterfoil.ParseArguments(fmt.Appendf(nil, `{"arguments":%s,"extra":%s}`, p.arguments, extra.Canonical()))
 	return p, err
 }
 
@@ -94,8 +98,7 @@ func (g *Gateway) govern(ctx context.Context, p *passage) error {
 	case err != nil:
 		return err
 	}
-	args := p.arguments()
-	if problems := tool.Check(args); len(problems) > 0 {
+	if problems := tool.Check(p.arguments); len(problems) > 0 {
 		lines := make([]string, 0, len(problems))
 		for _, x := range problems {
 			lines = append(lines, strings.TrimSpace(x.Pointer+" "+x.Msg))
@@ -103,20 +106,11 @@ func (g *Gateway) govern(ctx context.Context, p *passage) error {
 		return refuse(InvalidParams, "the arguments do not match the tool's schema: "+strings.Join(lines, "; "), nil)
 	}
 	p.tool = tool
-	p.effect, p.why = tool.Effect(args)
+	p.effect, p.why = tool.Effect(p.arguments)
 	if p.call.Extra != nil && p.effect.Class() == counterfoil.ClassRead {
 		p.effect, p.why = counterfoil.EffectMutation, "the call carries members that the gateway does not know"
 	}
 	return nil
-}
-
-// arguments returns the canonical bytes of the tool's arguments alone.
-func (p *passage) arguments() []byte {
-	if p.call.Extra == nil {
-		return p.parameters.Canonical()
-	}
-	args, _ := splitExtra(p.parameters.Canonical())
-	return args
 }
 
 // splitExtra takes the two halves of parameters with extra members apart. Both are pieces of canonical bytes.
@@ -150,7 +144,7 @@ func (g *Gateway) decide(_ context.Context, p *passage) error {
 // budget refuses what could not run even with an approval, so that no person is asked for it.
 func (g *Gateway) budget(_ context.Context, p *passage) error {
 	if p.tool != nil {
-		if _, err := p.tool.Reach(p.arguments()); err != nil {
+		if _, err := p.tool.Reach(p.arguments); err != nil {
 			return err
 		}
 	}
@@ -208,14 +202,13 @@ func (p *passage) definition() counterfoil.Digest {
 	if p.tool != nil {
 		return p.tool.Digest
 	}
-	d, err := counterfoil.DefinitionDigest([]byte(`{"method":"` + methodLiteral(p.call.Method) + `"}`))
+	method, err := jsontext.AppendQuote(nil, p.call.Method)
+	if err != nil {
+		return counterfoil.Digest{}
+	}
+	d, err := counterfoil.DefinitionDigest(fmt.Appendf(nil, `{"method":%s}`, method))
 	if err != nil {
 		return counterfoil.Digest{}
 	}
 	return d
-}
-
-// methodLiteral quotes a method's name for JSON. Identities hold no control characters.
-func methodLiteral(m string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(m)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -23,6 +24,7 @@ type server struct {
 	name     string
 	seen     time.Time
 	row      ServerRow
+	listed   [][]byte             // the definitions as the upstream gave them; row.Tools is their canonical form
 	registry *governance.Registry // nil when the tools could not be listed
 	listErr  error
 }
@@ -45,15 +47,26 @@ func (g *Gateway) serverOf(ctx context.Context, c Call) (*server, error) {
 		s.listErr = err
 		return s, nil
 	}
-	if row.Tools, err = joinDefinitions(defs); err != nil {
+	s.listed = defs
+	cached := g.cached(row.ID)
+	if cached != nil && slices.EqualFunc(cached.listed, defs, bytes.Equal) {
+		row.Tools = cached.row.Tools // nothing new: spare every call the canonical form of the whole list
+	} else if row.Tools, err = joinDefinitions(defs); err != nil {
 		s.listErr = err
 		return s, nil
 	}
-	return g.refresh(ctx, s, row)
+	return g.refresh(ctx, s, cached, row)
+}
+
+// cached returns the server as the last call found it, nil for none.
+func (g *Gateway) cached(id string) *server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[id]
 }
 
 // refresh brings the stored row and the registry up to what the upstream lists.
-func (g *Gateway) refresh(ctx context.Context, s *server, row ServerRow) (*server, error) {
+func (g *Gateway) refresh(ctx context.Context, s, cached *server, row ServerRow) (*server, error) {
 	stored, err := g.Store.Server(ctx, row.Tenant, row.ID)
 	if errors.Is(err, ErrNotFound) || err == nil && !bytes.Equal(stored.Tools, row.Tools) {
 		if row.Pins, err = pinsOf(row.Tools); err != nil {
@@ -65,9 +78,6 @@ func (g *Gateway) refresh(ctx context.Context, s *server, row ServerRow) (*serve
 	if err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	cached := g.servers[row.ID]
-	g.mu.Unlock()
 	if cached != nil && sameServer(&cached.row, &stored) {
 		return cached, nil
 	}
