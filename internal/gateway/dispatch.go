@@ -66,7 +66,8 @@ func (l *ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 		return nil, err
 	}
 	return l.g.Store.Spend(ctx, Spending{
-		Use: u, Started: started, Request: p.request, Counter: "calls/" + p.call.Run, Limit: l.g.MaxCalls,
+		Use: u, Started: started, Request: p.request,
+		Counters: []Counter{{Name: "calls/" + p.call.Run, Add: 1, Limit: l.g.MaxCalls}},
 		Approval: p.appr.Envelope(), DryRun: p.dry.Canonical(), Policy: p.dry.Policy().Canonical(), Operation: sealed,
 	})
 }

@@ -31,21 +31,54 @@ type Spending struct {
 	// Request, if set, is moved from approved to spent; any other state refuses with CodeAlreadyUsed (spent) or
 	// CodePolicyDenied (void, revoked, …).
 	Request string
-	// Counter, if set, is raised by one; when that would exceed Limit the spending is refused with ErrBudget.
-	Counter string
-	Limit   int64
+	// Counters are raised, each within its limit; one that can't be refuses with ErrBudget.
+	Counters []Counter
+	// Once are keys that no spending of the tenant may have had before; one that was refuses with CodeAlreadyUsed.
+	Once []Once
+	// Marks are what the decision rests on beside the use's own guards; one that stands elsewhere by now refuses with
+	// ErrChanged.
+	Marks []Mark
 
 	// What recovery and bundles need. Operation is sealed.
 	Approval, DryRun, Policy, Operation []byte
 }
 
+// A Counter is one line of a tenant's budget.
+type Counter struct {
+	Name string
+	// Add is what a spending reserves, at least 1, and what a settling corrects that by: the actual less the reservation.
+	Add int64
+	// Limit is what the line may reach by a spending; below 1 it allows nothing. A settling is recorded whatever the limit,
+	// since it happened, and takes no line below zero.
+	Limit int64
+}
+
+// A Once is a key that can be taken once: the id of a token, the idempotency key of a request. Until is when it may be
+// forgotten, since what carries it has ended by then.
+type Once struct {
+	Key   string
+	Until time.Time
+}
+
+// A Mark is a named number of a tenant that only rises: the generation of a policy or of a definition, the epoch of a
+// freeze. One that was never set is 0.
+type Mark struct {
+	Name  string
+	Value int64
+}
+
 // ErrBudget says that a counter has reached its limit; nothing was recorded.
 const ErrBudget = sentinel("the budget is used up")
+
+// ErrChanged says that a mark stands elsewhere than the caller saw it; nothing was recorded.
+const ErrChanged = sentinel("what the decision rests on has changed")
 
 // A Settling is the end of a spent use.
 type Settling struct {
 	Receipt   *counterfoil.Receipt
 	Completed counterfoil.Event
+	// Counters correct what the spending reserved. A late outcome corrects nothing.
+	Counters []Counter
 	// Request, if set, gets the outcome and, sealed, the answer that waits for its caller until KeepUntil.
 	Request   string
 	Answer    []byte
@@ -66,7 +99,8 @@ const (
 type Uses interface {
 	// Spend records the first use. Exactly one call per (approval, step) ever returns nil.
 	Spend(ctx context.Context, s Spending) (*counterfoil.Consumption, error)
-	// Settle records a receipt if the use has none yet; a second one is recorded as a late-outcome event and no error.
+	// Settle records a receipt if the use has none yet. The same receipt again is no error and records nothing; another one
+	// is not kept: its outcome is recorded as a late-outcome event, once for each receipt, and the error is CodeAlreadyUsed.
 	Settle(ctx context.Context, s Settling) error
 	// Record appends one event of any other phase.
 	Record(ctx context.Context, e counterfoil.Event) error
@@ -74,6 +108,14 @@ type Uses interface {
 	Resolve(ctx context.Context, u counterfoil.Use) (Resolution, *counterfoil.Consumption, error)
 	// Orphans returns executions that were started by processes that are dead by now and have no receipt.
 	Orphans(ctx context.Context) ([]Execution, error)
+}
+
+// Marks are a tenant's numbers that spendings are held against.
+type Marks interface {
+	// Mark returns where the mark stands, 0 for one that was never set.
+	Mark(ctx context.Context, tenant, name string) (int64, error)
+	// Advance raises the mark, with its event, if it stands at from; ErrChanged if it doesn't. to must be above from.
+	Advance(ctx context.Context, tenant, name string, from, to int64, e counterfoil.Event) error
 }
 
 // Revocations is the end of authority before its time.
@@ -227,6 +269,7 @@ type Sessions interface {
 // Store is all of the database.
 type Store interface {
 	Uses
+	Marks
 	Revocations
 	Executions
 	Requests

@@ -68,3 +68,13 @@ func (t *tx) guard(u *counterfoil.Use) error {
 }
 
 var _ gateway.Revocations = (*Store)(nil)
+
+// Mark implements gateway.Marks.
+func (s *Store) Mark(context.Context, string, string) (int64, error) {
+	return 0, fail(counterfoil.CodeUnavailable, "this store has no marks yet", nil)
+}
+
+// Advance implements gateway.Marks.
+func (s *Store) Advance(context.Context, string, string, int64, int64, counterfoil.Event) error {
+	return fail(counterfoil.CodeUnavailable, "this store has no marks yet", nil)
+}

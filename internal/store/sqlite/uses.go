@@ -39,6 +39,9 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	if err := t.guard(u); err != nil {
 		return nil, err
 	}
+	if len(sp.Once) > 0 || len(sp.Marks) > 0 {
+		return nil, fail(counterfoil.CodeUnavailable, "this store has neither once-keys nor marks yet", nil)
+	}
 	if err := t.inOrder(u); err != nil {
 		return nil, err
 	}
@@ -117,20 +120,23 @@ func (t *tx) conflict(tenant, id string) error {
 	return &gateway.ConflictError{State: gateway.State(state)}
 }
 
-// count raises the counter, unless it stands at its limit.
+// count raises the counters, unless one would go over its limit.
 func (t *tx) count(sp gateway.Spending) error {
-	if sp.Counter == "" {
-		return nil
+	for _, c := range sp.Counters {
+		if c.Add < 1 || c.Limit < c.Add {
+			return exhausted()
+		}
+		n, err := t.exec(`INSERT INTO counters (tenant, name, value) VALUES (?, ?, ?)
+			ON CONFLICT (tenant, name) DO UPDATE SET value = value + excluded.value WHERE value <= ? - excluded.value`,
+			sp.Use.Tenant, c.Name, c.Add, c.Limit)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return exhausted()
+		}
 	}
-	if sp.Limit < 1 {
-		return exhausted()
-	}
-	n, err := t.exec(`INSERT INTO counters (tenant, name, value) VALUES (?, ?, 1)
-		ON CONFLICT (tenant, name) DO UPDATE SET value = value + 1 WHERE value < ?`, sp.Use.Tenant, sp.Counter, sp.Limit)
-	if err == nil && n == 0 {
-		return exhausted()
-	}
-	return err
+	return nil
 }
 
 // countGrant counts a use of a standing grant. Whether it is one too many is Consume's to say: then the count is taken back

@@ -100,7 +100,7 @@ func life(t *testing.T, clock *Clock, prefix string) []step {
 	run := "run-" + prefix
 	l := &Ledger{
 		Case:     Approved(t, prefix, clock.Now()),
-		Spending: gateway.Spending{Request: id, Counter: "calls/" + prefix, Limit: 5},
+		Spending: gateway.Spending{Request: id, Counters: []gateway.Counter{{Name: "calls/" + prefix, Add: 1, Limit: 5}}},
 		Settling: gateway.Settling{Request: id, Answer: []byte("sealed"), KeepUntil: clock.Now().Add(time.Minute)},
 	}
 	var settling gateway.Settling

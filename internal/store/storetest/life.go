@@ -15,7 +15,7 @@ func testSpendRequest(t *testing.T, b Backend) {
 	clock := NewClock()
 	s := b.Open(t, clock.Now, nil)
 	spend := func(request string) error {
-		l := &Ledger{Store: s, Case: Approved(t, request, clock.Now()), Spending: gateway.Spending{Request: request, Counter: "c", Limit: 1}}
+		l := &Ledger{Store: s, Case: Approved(t, request, clock.Now()), Spending: gateway.Spending{Request: request, Counters: []gateway.Counter{{Name: "c", Add: 1, Limit: 1}}}}
 		_, err := l.Claim(t.Context(), "run-"+request)
 		return err
 	}

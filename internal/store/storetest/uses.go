@@ -155,7 +155,7 @@ func testCounter(t *testing.T, b Backend) {
 	for i := range callers {
 		c := Approved(t, fmt.Sprint(i), clock.Now())
 		wg.Go(func() {
-			l := &Ledger{Store: stores[i%2], Case: c, Spending: gateway.Spending{Counter: "calls/r", Limit: limit}}
+			l := &Ledger{Store: stores[i%2], Case: c, Spending: gateway.Spending{Counters: []gateway.Counter{{Name: "calls/r", Add: 1, Limit: limit}}}}
 			switch _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); {
 			case err == nil:
 				won.Add(1)
@@ -174,7 +174,9 @@ func testCounter(t *testing.T, b Backend) {
 		t.Fatalf("%d events", n)
 	}
 	for name, s := range map[string]gateway.Spending{
-		"another counter": {Counter: "calls/s", Limit: 1}, "a raised limit": {Counter: "calls/r", Limit: limit + 1}, "no counter": {},
+		"another counter": {Counters: []gateway.Counter{{Name: "calls/s", Add: 1, Limit: 1}}},
+		"a raised limit":  {Counters: []gateway.Counter{{Name: "calls/r", Add: 1, Limit: limit + 1}}},
+		"no counter":      {},
 	} {
 		_, err := (&Ledger{Store: stores[0], Case: Approved(t, name, clock.Now()), Spending: s}).Claim(t.Context(), "run-"+name)
 		if err != nil {
@@ -182,7 +184,7 @@ func testCounter(t *testing.T, b Backend) {
 		}
 	}
 	for _, none := range []int64{0, -1} {
-		_, err := (&Ledger{Store: stores[0], Case: Approved(t, "x", clock.Now()), Spending: gateway.Spending{Counter: "c", Limit: none}}).
+		_, err := (&Ledger{Store: stores[0], Case: Approved(t, "x", clock.Now()), Spending: gateway.Spending{Counters: []gateway.Counter{{Name: "c", Add: 1, Limit: none}}}}).
 			Claim(t.Context(), "run-x")
 		if !errors.Is(err, gateway.ErrBudget) {
 			t.Errorf("a limit of %d: %v", none, err)
@@ -212,12 +214,12 @@ func testBatch(t *testing.T, b Backend) {
 					t.Error(err)
 				}
 			case 1: // it fails after it has counted: that must not stay
-				l := &Ledger{Store: s, Case: expired[i], Spending: gateway.Spending{Counter: "d", Limit: 64}}
+				l := &Ledger{Store: s, Case: expired[i], Spending: gateway.Spending{Counters: []gateway.Counter{{Name: "d", Add: 1, Limit: 64}}}}
 				if _, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i)); !errors.Is(err, counterfoil.CodeApprovalExpired) {
 					t.Error(err)
 				}
 			default:
-				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counter: "d", Limit: 32}}
+				l := &Ledger{Store: s, Case: c, Spending: gateway.Spending{Counters: []gateway.Counter{{Name: "d", Add: 1, Limit: 32}}}}
 				claim, err := l.Claim(t.Context(), fmt.Sprintf("run-%d", i))
 				if err != nil {
 					t.Error(err)
