@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"internal/vault":           {"."},
 	"internal/filelock":        {},
 	"internal/keystore":        {".", "internal/vault", "internal/filelock"},
-	"internal/translog":        {"."},
+	"internal/translog":        {".", "internal/filelock"},
 	"internal/gateway":         {".", "scan", "internal/reach", "internal/governance", "internal/vault", "internal/translog"},
 	"internal/store/sqlite":    {".", "internal/gateway", "internal/translog", "internal/vault", "internal/filelock"},
 	"internal/store/postgres":  {".", "internal/gateway", "internal/translog"},
