@@ -66,8 +66,8 @@ type Store interface {
 	Log(ctx context.Context, tenant string) (State, error)
 	// Events returns at most limit events after the one with the sequence after (0 for the first).
 	Events(ctx context.Context, tenant string, after int64, limit int) ([]Event, error)
-	// Leaves is Events without the bodies: at most limit leaf hashes.
-	Leaves(ctx context.Context, tenant string, after int64, limit int) ([]Hash, error)
+	// Leaves is Events without the bodies.
+	Leaves(ctx context.Context, tenant string, after int64, limit int) ([]Event, error)
 	// Find returns the sequence of the first event of a phase about an execution or request, 0 for none.
 	Find(ctx context.Context, tenant, execution string, phase counterfoil.Phase) (int64, error)
 	// Publish records a checkpoint, if it is larger than the published one or of the same size and root (it may have
