@@ -83,7 +83,7 @@ func (a *app) open(ctx context.Context) (*state, error) {
 	}
 	c := gateway.DefaultConfig()
 	c.Keys, c.Store, c.Scanner, c.Rules = s.keys, s.store, scan.New(), s.config.rules
-	c.Now, c.Rand, c.Logger, c.Files = time.Now, rand.Reader, s.log, os.DirFS("/")
+	c.Now, c.Rand, c.Logger, c.Files, c.Guard = time.Now, rand.Reader, s.log, os.DirFS("/"), s.store.Ready
 	s.config.apply(&c)
 	if s.gate, err = gateway.New(c); err != nil {
 		return nil, errors.Join(err, s.store.Close())

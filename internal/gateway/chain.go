@@ -64,6 +64,9 @@ type passage struct {
 // Do runs one call through the chain. The error is always a *Refusal. The answer is to be written through its Deliver, if that
 // is set.
 func (g *Gateway) Do(ctx context.Context, c Call) (Answer, error) {
+	if !g.serving.Load() {
+		return Answer{}, refuse(Internal, "the gateway is not ready", nil)
+	}
 	p, err := g.admit(c)
 	if err != nil {
 		return Answer{}, g.refused(ctx, &passage{call: c}, "parse", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -19,9 +20,16 @@ func (g *Gateway) spend(ctx context.Context, p *passage) error {
 	if err != nil {
 		return err
 	}
-	auth, err := counterfoil.Authorize(p.dry, p.appr, current, counterfoil.CallStep, p.op, ring, g.Now())
+	now := g.Now()
+	auth, err := counterfoil.Authorize(p.dry, p.appr, current, counterfoil.CallStep, p.op, ring, now)
 	if err != nil {
 		return err
+	}
+	// Without this a receipt that nobody may sign would come to light only after the effect. A call can take that long.
+	for _, at := range []time.Time{now, now.Add(g.CallTimeout)} {
+		if err := mayIssue(ring, g.Keys.Receipt(), p.call.Tenant, at); err != nil {
+			return err
+		}
 	}
 	params := counterfoil.SpendParams{Pseudonyms: g.Keys.Pseudonyms()}
 	if params.ExecutionID, err = g.id("run-"); err != nil {
@@ -82,40 +90,29 @@ func (l *ledger) Settle(ctx context.Context, r *counterfoil.Receipt, completed c
 		}
 		s.Answer = sealed
 	}
-	if err := l.g.Store.Settle(ctx, s); err != nil {
-		l.g.mu.Lock()
-		l.g.unsettled = append(l.g.unsettled, s) // the sweep tries again; if we die first, recovery settles it
-		l.g.mu.Unlock()
-		return err
-	}
-	return nil
+	return l.g.Store.Settle(ctx, s)
 }
 
-// resolve deals with a commit of which nobody knows whether it happened. A use that turns out to be ours is settled as
-// cancelled and never executed (INV-4).
-func (g *Gateway) resolve(ctx context.Context, p *passage, u counterfoil.Use, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	res, c, err := g.Store.Resolve(ctx, u)
-	switch {
-	case err != nil:
-		return refuse(OutcomeUnknown, "the ledger can't say whether the approval was used; nothing was executed", errors.Join(cause, err))
-	case res == UseAbsent:
-		return refuse(Internal, "the ledger did not take the use; nothing was executed, and the call can be repeated", cause)
-	case res == UseAnothers && p.request != "":
-		return g.share(ctx, p)
-	case res == UseMine:
-		r, e, err := counterfoil.Recover(ctx, p.dry, p.appr, c, counterfoil.OutcomeCancelled, g.Keys.Pseudonyms(), g.Keys.Receipt(), g.Now())
-		if err == nil {
-			err = g.Store.Settle(ctx, Settling{Receipt: r, Completed: e, Request: p.request})
+// mayIssue returns an error unless the key may sign a receipt of the tenant at an instant, as the ring has it, by which
+// receipts are verified.
+func mayIssue(ring *counterfoil.KeyRing, signer counterfoil.Signer, tenant string, at time.Time) error {
+	id := signer.Public().ID
+	for _, k := range ring.Keys() {
+		if k.ID != id || k.Role != counterfoil.RoleReceipt {
+			continue
 		}
-		return &Refusal{
-			Reason: ApprovalVoid, Msg: "the ledger answered too late; the approval is used up and nothing was executed",
-			Approval: p.request, Receipt: u.ExecutionID, Err: errors.Join(cause, err),
+		until := k.NotAfter
+		if v := k.Revoked; v != nil && (until.IsZero() || v.At.Before(until) || v.Why != counterfoil.RevokedSuperseded) {
+			until = v.At
+			if v.Why != counterfoil.RevokedSuperseded {
+				until = k.NotBefore // nothing that it signs counts
+			}
 		}
-	default:
-		return refuse(DuplicateEffect, "the approval was used before", cause)
+		if slices.Contains(k.Tenants, tenant) && !at.Before(k.NotBefore) && (until.IsZero() || at.Before(until)) {
+			return nil
+		}
 	}
+	return &counterfoil.Error{Code: counterfoil.CodeUnavailable, Msg: "there is no key that may sign the receipt; nothing was executed"}
 }
 
 // run gives the upstream the approved bytes. A caller that leaves does not stop an effect at once that a person approved:
@@ -193,7 +190,14 @@ func (g *Gateway) settle(ctx context.Context, p *passage) error {
 	if p.request != "" {
 		g.wake()
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, counterfoil.CodeAlreadyUsed):
+		return &Refusal{
+			Reason: OutcomeUnknown, Approval: p.request, Receipt: p.reply.Receipt, Err: err,
+			Msg: "the outcome came too late: the call was already recorded as interrupted, and what came back was logged beside that",
+		}
+	case err != nil:
+		g.later(func(ctx context.Context) error { return g.settleAgain(ctx, l) })
 		return &Refusal{
 			Reason: OutcomeUnknown, Msg: "the call ran, but its outcome could not be recorded yet", Approval: p.request,
 			Receipt: p.reply.Receipt, Err: err,
@@ -204,6 +208,17 @@ func (g *Gateway) settle(ctx context.Context, p *passage) error {
 	}
 	p.reply.Deliver = g.deliver(ctx, p)
 	return nil
+}
+
+// settleAgain offers the same receipt once more, or makes it if it could not be signed before. One that came too late was
+// logged: that is the end of it.
+func (g *Gateway) settleAgain(ctx context.Context, l *ledger) error {
+	_, err := counterfoil.Settle(ctx, l, l.p.finished, g.Keys.Receipt(), g.Now())
+	if errors.Is(err, counterfoil.CodeAlreadyUsed) {
+		g.warn(ctx, "an outcome came too late and was logged", l.p.request, err)
+		return nil
+	}
+	return err
 }
 
 // outcomeRefusal says how a call ended that has no answer to hand on.

@@ -34,3 +34,13 @@ func (f *fixture) waiters(id string) int {
 	f.t.Helper()
 	return len(f.query("SELECT waiter FROM waiters WHERE request = ?", id))
 }
+
+// exec changes the database file, beside the gateway.
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(f.dir, "counterfoil.db")+"?_pragma=busy_timeout(5000)")
+	must(f.t, err)
+	defer func() { must(f.t, db.Close()) }()
+	_, err = db.ExecContext(f.t.Context(), query, args...)
+	must(f.t, err)
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -36,11 +37,16 @@ type Config struct {
 	Rand    io.Reader // cryptographic randomness
 	Logger  *slog.Logger
 
+	// Guard must succeed before the first call: the store's write-read probe, and the log's check that nothing is missing
+	// from it.
+	Guard func(context.Context) error
+
 	RequestLife time.Duration // how long a request waits for a person
 	GrantLife   time.Duration // how long a person's approval can be used
 	CoolDown    time.Duration // how long a denial stands
 	CallTimeout time.Duration // how long an upstream may take
 	Grace       time.Duration // how long an approved call may go on after its caller has left
+	ResolveFor  time.Duration // how long a call looks for what became of a commit that got no answer
 	PendingCap  int           // pending requests per tenant
 	MaxCalls    int64         // calls per run
 }
@@ -49,7 +55,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		RequestLife: 15 * time.Minute, GrantLife: 5 * time.Minute, CoolDown: 10 * time.Minute, CallTimeout: 10 * time.Minute,
-		Grace: 5 * time.Second, PendingCap: 100, MaxCalls: 10_000,
+		Grace: 5 * time.Second, ResolveFor: 15 * time.Second, PendingCap: 100, MaxCalls: 10_000,
 	}
 }
 
@@ -58,67 +64,32 @@ type Gateway struct {
 	Config
 	rules counterfoil.Digest
 
-	mu        sync.Mutex
-	changed   chan struct{}       // closed and replaced whenever the store has changed
-	waiting   int                 // calls that wait for a change
-	servers   map[string]*server  // by upstream digest
-	calls     map[string]int64    // spent, by run: what the counters in the store say
-	handing   map[string]*handing // by request
-	unsettled []Settling          // receipts that the store did not take yet
+	serving atomic.Bool // from the end of a successful start to the end of Serve
+	healthy atomic.Bool // the last sweep succeeded
+
+	mu         sync.Mutex
+	changed    chan struct{}                 // closed and replaced whenever the store has changed
+	waiting    int                           // calls that wait for a change
+	servers    map[string]*server            // by upstream digest
+	calls      map[string]int64              // spent, by run: what the counters in the store say
+	handing    map[string]*handing           // by request
+	unfinished []func(context.Context) error // what the store did not take yet: each returns nil once it is done
+	stuck      map[string]bool               // executions that can't be recovered, by id: said once
 }
 
 // New makes a gateway. Serve must run for waits to end and for the dead to be settled.
 func New(c Config) (*Gateway, error) {
+	if c.Guard == nil {
+		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "a gateway needs a guard"}
+	}
 	rules, err := counterfoil.RulesDigest(c.Rules.Document())
 	if err != nil {
 		return nil, err
 	}
-	return &Gateway{Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{}, handing: map[string]*handing{}}, nil
-}
-
-const (
-	pollEvery  = 5 * time.Millisecond // how often waiting calls look for a decision made in another process
-	sweepEvery = 500 * time.Millisecond
-)
-
-// Serve does the gateway's own work until ctx ends: it wakes waiting calls when the store changes, expires requests,
-// and settles what dead processes left behind. It settles once before it returns to the caller's ready, so that recovery
-// precedes the first call.
-func (g *Gateway) Serve(ctx context.Context, ready func()) error {
-	if err := g.recover(ctx); err != nil {
-		return err
-	}
-	ready()
-	poll, sweep := time.NewTicker(pollEvery), time.NewTicker(sweepEvery)
-	defer poll.Stop()
-	defer sweep.Stop()
-	var last int64
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-poll.C:
-			last = g.poll(ctx, last)
-		case <-sweep.C:
-			if err := g.sweep(ctx); err != nil && ctx.Err() == nil {
-				g.Logger.LogAttrs(ctx, slog.LevelWarn, "sweep failed", slog.String("error", err.Error()))
-			}
-		}
-	}
-}
-
-func (g *Gateway) poll(ctx context.Context, last int64) int64 {
-	g.mu.Lock()
-	waiting := g.waiting
-	g.mu.Unlock()
-	if waiting == 0 {
-		return last
-	}
-	v, err := g.Store.Version(ctx)
-	if err == nil && v != last {
-		g.wake()
-	}
-	return v
+	return &Gateway{
+		Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{},
+		handing: map[string]*handing{}, stuck: map[string]bool{},
+	}, nil
 }
 
 func (g *Gateway) wake() {

@@ -111,6 +111,7 @@ type gate struct {
 	*gateway.Gateway
 	f     *fixture
 	store *sqlite.Store
+	ended <-chan error // what Serve returned
 }
 
 // open opens a gateway. change, if not nil, may change its configuration, and put a faulty store before the real one.
@@ -122,7 +123,7 @@ func (f *fixture) open(change func(*gateway.Config), rules ...governance.Rule) *
 	must(f.t, err)
 	c := gateway.DefaultConfig()
 	c.Keys, c.Store, c.Scanner, c.Now, c.Rand = f.keys, store, scan.New(), f.clock.now, rand.Reader
-	c.Logger, c.Files, c.Grace = slog.New(slog.DiscardHandler), fstest.MapFS{}, 100*time.Millisecond
+	c.Logger, c.Files, c.Grace, c.Guard = slog.New(slog.DiscardHandler), fstest.MapFS{}, 100*time.Millisecond, store.Ready
 	if c.Rules, err = governance.NewRules(rules); err != nil {
 		f.t.Fatal(err)
 	}
@@ -132,22 +133,21 @@ func (f *fixture) open(change func(*gateway.Config), rules ...governance.Rule) *
 	g, err := gateway.New(c)
 	must(f.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan struct{}), make(chan struct{})
+	ready, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(done)
-		_ = g.Serve(ctx, func() { close(ready) })
+		ended <- g.Serve(ctx, func() { close(ready) })
 	}()
 	select {
 	case <-ready:
 	case <-done:
-		f.t.Fatal("the gateway did not start")
 	}
 	f.t.Cleanup(func() {
 		cancel()
 		<-done
 		_ = store.Close()
 	})
-	return &gate{Gateway: g, f: f, store: store}
+	return &gate{Gateway: g, f: f, store: store, ended: ended}
 }
 
 // An upstream is a tool server in this process that counts its effects.

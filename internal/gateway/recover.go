@@ -9,21 +9,39 @@ import (
 )
 
 // recover settles what dead processes left behind: a started use without a receipt gets one that says that nobody knows.
+// An execution that can't be settled, because its record is damaged for instance, stops neither the others nor the gate.
+// The error is the store's, which could not list them.
 func (g *Gateway) recover(ctx context.Context) error {
 	orphans, err := g.Store.Orphans(ctx)
 	if err != nil {
 		return err
 	}
 	for _, o := range orphans {
-		if err := g.recoverOne(ctx, o); err != nil {
+		err := g.recoverOne(ctx, o)
+		switch {
+		case err == nil:
+			g.Logger.LogAttrs(ctx, slog.LevelWarn, "an execution was interrupted; its outcome is unknown", slog.String("execution", o.ID))
+		case errors.Is(err, counterfoil.CodeAlreadyUsed): // another process recovered it in this moment
+		case ctx.Err() != nil:
 			return err
+		default:
+			g.unrecovered(ctx, o.ID, err)
+			continue
 		}
-		g.Logger.LogAttrs(ctx, slog.LevelWarn, "an execution was interrupted; its outcome is unknown", slog.String("execution", o.ID))
-	}
-	if len(orphans) > 0 {
+		delete(g.stuck, o.ID)
 		g.wake()
 	}
 	return nil
+}
+
+// unrecovered says once that an execution has no receipt. Every sweep tries again.
+func (g *Gateway) unrecovered(ctx context.Context, id string, err error) {
+	if g.stuck[id] {
+		return
+	}
+	g.stuck[id] = true
+	g.Logger.LogAttrs(ctx, slog.LevelError, "an interrupted execution can't be settled; it stands without a receipt",
+		slog.String("execution", id), slog.String("error", err.Error()), slog.String("cause", causes(err)))
 }
 
 func (g *Gateway) recoverOne(ctx context.Context, o Execution) error {
@@ -63,60 +81,28 @@ func parseExecution(o Execution) (*counterfoil.Bundle, error) {
 	return b, nil
 }
 
-// sweep does what time alone brings about.
-func (g *Gateway) sweep(ctx context.Context) error {
-	moved, err := g.Store.Sweep(ctx, g.Now())
-	for _, row := range moved {
-		g.record(ctx, counterfoil.PhaseLapsed, counterfoil.EventParams{
-			Tenant: row.Tenant, ExecutionID: row.ID, Actor: row.Requester, Tool: row.Tool, Code: string(row.State),
-		})
-	}
-	if len(moved) > 0 {
-		g.wake()
-	}
-	return errors.Join(err, g.recover(ctx), g.settleAgain(ctx))
+// later keeps what the store did not take for the sweep, which calls it until it returns nil. If this process dies first,
+// recovery in another one settles the use.
+func (g *Gateway) later(f func(context.Context) error) {
+	g.mu.Lock()
+	g.unfinished = append(g.unfinished, f)
+	g.mu.Unlock()
 }
 
-// settleAgain offers the store the receipts that it could not take before.
-func (g *Gateway) settleAgain(ctx context.Context) error {
+// finish does what was kept for later, up to the first that still fails: that one is the last to be tried the next time.
+func (g *Gateway) finish(ctx context.Context) error {
 	g.mu.Lock()
-	todo := g.unsettled
-	g.unsettled = nil
+	todo := g.unfinished
+	g.unfinished = nil
 	g.mu.Unlock()
-	for i, s := range todo {
-		if err := g.Store.Settle(ctx, s); err != nil {
+	for i, f := range todo {
+		if err := f(ctx); err != nil {
 			g.mu.Lock()
-			g.unsettled = append(todo[i:], g.unsettled...)
+			g.unfinished = append(append(todo[i+1:], g.unfinished...), f)
 			g.mu.Unlock()
 			return err
 		}
 		g.wake()
 	}
 	return nil
-}
-
-// Bundle returns the bundle of a settled execution, in the form that verifiers read.
-func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([]byte, error) {
-	o, err := g.Store.Execution(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	if o.Receipt == nil {
-		return nil, &counterfoil.Error{Code: counterfoil.CodeUnavailable, Msg: "the execution has no receipt yet"}
-	}
-	b, err := parseExecution(o)
-	if err != nil {
-		return nil, err
-	}
-	if redact {
-		return b.Encode(), nil
-	}
-	plain, err := g.open(tenant, kindOperation, o.ID, o.Operation)
-	if err != nil {
-		return nil, err
-	}
-	if b.Operation, err = counterfoil.ParseOperation(plain, b.DryRun.Policy()); err != nil {
-		return nil, err
-	}
-	return b.Encode(), nil
 }
