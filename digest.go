@@ -39,6 +39,7 @@ const (
 	domainEndpoint   domain = "endpoint"
 	domainScopes     domain = "scopes"
 	domainValidator  domain = "validator"
+	domainLog        domain = "log"
 )
 
 // digest is the only maker of a Digest from content.

@@ -65,34 +65,39 @@ func seal(ctx context.Context, t payloadType, payload []byte, role Role, s Signe
 }
 
 // signature has a signer sign the payload.
-func (e *envelope) signature(ctx context.Context, role Role, s Signer) (signature, error) {
-	var out signature
+func (e *envelope) signature(ctx context.Context, role Role, s Signer) (out signature, err error) {
+	out.key, out.sig, err = signed(ctx, e.message(role), s)
+	return out, err
+}
+
+// signed has a signer sign a message, and says with which key.
+func signed(ctx context.Context, m Message, s Signer) (key KeyID, sig []byte, err error) {
 	if s == nil {
-		return out, fail(CodeInvalidInput, "there is no signer")
+		return "", nil, fail(CodeInvalidInput, "there is no signer")
 	}
 	if err := context.Cause(ctx); err != nil {
-		return out, failWith(CodeAborted, "cancelled before it was signed", err)
+		return "", nil, failWith(CodeAborted, "cancelled before it was signed", err)
 	}
-	err := guarded(func() (err error) {
+	err = guarded(func() (err error) {
 		k := s.Public()
 		if k.Passkey != nil {
 			return fail(CodeSignatureInvalid, "a passkey signs elsewhere: its signature is attached")
 		}
-		out.key = k.ID
-		out.sig, err = s.Sign(ctx, e.message(role))
+		key = k.ID
+		sig, err = s.Sign(ctx, m)
 		return err
 	})
 	switch {
 	case context.Cause(ctx) != nil:
-		return out, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
-	case err == nil && len(out.sig) != signatureSize:
-		return out, fail(CodeUnavailable, "the signer did not sign")
+		return "", nil, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
+	case err == nil && len(sig) != signatureSize:
+		return "", nil, fail(CodeUnavailable, "the signer did not sign")
 	case err != nil && CodeOf(err) == CodeInternal:
-		return out, failWith(CodeUnavailable, "the signer failed", err)
+		return "", nil, failWith(CodeUnavailable, "the signer failed", err)
 	case err != nil:
-		return out, failWith(CodeOf(err), "the signer refused", err)
+		return "", nil, failWith(CodeOf(err), "the signer refused", err)
 	}
-	return out, nil
+	return key, sig, nil
 }
 
 // with returns the envelope with one signature more. They stand in the order of their keys, and no key signs twice.

@@ -154,6 +154,16 @@ func (e Event) WithUse(d Digest) Event {
 	return e
 }
 
+// Late returns a completed event as the record of an outcome that came after recovery had issued the receipt. Of any other
+// event it returns the zero Event.
+func (e Event) Late() Event {
+	if e.phase != PhaseCompleted {
+		return Event{}
+	}
+	e.phase = PhaseLate
+	return e
+}
+
 // Seal returns the event's canonical bytes at its place in the tenant's log: the sequence counts from 1 without gaps, and
 // at never decreases. The zero Event has none.
 func (e Event) Seal(sequence int64, at time.Time) []byte {

@@ -19,9 +19,14 @@ const (
 	RolePolicy   Role = "policy"   // approvals that policy alone gives
 	RoleLedger   Role = "ledger"   // consumption records, signed inside the ledger's commit
 	RoleReceipt  Role = "receipt"  // receipts
+
+	RoleCheckpoint Role = "checkpoint" // checkpoints of a log
+	RoleWitness    Role = "witness"    // cosignatures of checkpoints: the owner is the witness's name
 )
 
-func roles() []Role { return []Role{RoleApprover, RolePolicy, RoleLedger, RoleReceipt} }
+func roles() []Role {
+	return []Role{RoleApprover, RolePolicy, RoleLedger, RoleReceipt, RoleCheckpoint, RoleWitness}
+}
 
 // A Custody says whose hand holds a private key.
 type Custody string
@@ -74,6 +79,12 @@ func newPublicKey(raw []byte, p KeyParams) (PublicKey, error) {
 	}
 	if !slices.Contains(custodies(), p.Custody) {
 		return none, fail(CodeInvalidInput, "the key's custody is not known")
+	}
+	if (p.Role == RoleCheckpoint || p.Role == RoleWitness) && key.ec != nil {
+		return none, fail(CodeInvalidInput, "the keys of logs and witnesses are Ed25519")
+	}
+	if p.Role == RoleWitness && !isNoteName(p.Owner) {
+		return none, fail(CodeInvalidInput, "a witness's name has no space and no plus")
 	}
 	tenants := slices.Clone(p.Tenants)
 	slices.SortFunc(tenants, compareUTF16)
