@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A Kind tells the three kinds of messages apart.
@@ -37,14 +39,30 @@ func Parse(b []byte, maxBytes int) (*Message, error) {
 	if len(b) > maxBytes {
 		return nil, invalid("the message is too large")
 	}
-	members, err := Members(oneLine(b))
+	b, err := unbroken(b)
+	if err != nil {
+		return nil, err
+	}
+	members, err := Members(b)
 	if err != nil {
 		return nil, err
 	}
 	return fromMembers(members)
 }
 
-// oneLine makes line breaks, which JSON allows between tokens alone, into blanks, so that no message spans lines.
+// unbroken puts a message into one line. It reads one with line breaks as it is first: a break inside a string is no JSON,
+// and must not pass for a blank.
+func unbroken(b []byte) ([]byte, error) {
+	if !bytes.ContainsAny(b, "\r\n") {
+		return b, nil
+	}
+	if !jsontext.Value(b).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return nil, &FormError{Number: ParseError, Msg: "this is not strict JSON"}
+	}
+	return oneLine(b), nil
+}
+
+// oneLine makes line breaks into blanks, so that no message spans lines.
 func oneLine(b []byte) []byte {
 	if !bytes.ContainsAny(b, "\r\n") {
 		return b
@@ -172,7 +190,11 @@ func ParseBatch(b []byte, maxBytes int) ([]Item, error) {
 	if len(b) > maxBytes {
 		return nil, invalid("the batch is too large")
 	}
-	elements, err := Elements(oneLine(b))
+	b, err := unbroken(b)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := Elements(b)
 	switch {
 	case err != nil:
 		return nil, err

@@ -71,6 +71,8 @@ func TestParse_rejects(t *testing.T) {
 		{"invalid utf-8", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\xff\"}", jsonrpc.ParseError},
 		{"lone surrogate", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\ud800"}}`, jsonrpc.ParseError},
 		{"byte order mark", "\ufeff" + `{"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.ParseError},
+		{"break in a string", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"a\":\"x\ry\"}}", jsonrpc.ParseError},
+		{"break in a name", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{\"a\nb\":1}}", jsonrpc.ParseError},
 		{"scalar", `1`, jsonrpc.InvalidRequest},
 		{"array", `[{"jsonrpc":"2.0","id":1,"method":"m"}]`, jsonrpc.InvalidRequest},
 		{"no version", `{"id":1,"method":"m"}`, jsonrpc.InvalidRequest},
@@ -188,7 +190,7 @@ func TestParseBatch(t *testing.T) {
 		t.Errorf("envelope of the bad element is %+v", e)
 	}
 	for name, in := range map[string]string{
-		"empty": `[]`, "object": `{}`, "half": `[1`, "trailing": `[1] 2`,
+		"empty": `[]`, "object": `{}`, "half": `[1`, "trailing": `[1] 2`, "break in a string": "[\"a\rb\"]",
 		"65": "[" + strings.TrimSuffix(strings.Repeat("1,", 65), ",") + "]",
 	} {
 		if _, err := jsonrpc.ParseBatch([]byte(in), 1<<20); err == nil {
