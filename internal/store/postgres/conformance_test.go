@@ -1,0 +1,79 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/pgtest"
+	"github.com/counterfoil/counterfoil/internal/store/postgres"
+	"github.com/counterfoil/counterfoil/internal/store/storetest"
+)
+
+var server pgtest.Server
+
+func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{server.Fresh(t)} })
+}
+
+type backend struct{ url string }
+
+func options(now func() time.Time) postgres.Options {
+	return postgres.Options{
+		Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Names: storetest.Names(), Now: now, Lease: 5 * time.Second,
+	}
+}
+
+func (b backend) Open(t *testing.T, now func() time.Time, fault func(storetest.Stage) error) storetest.Store {
+	t.Helper()
+	o := options(now)
+	if fault != nil {
+		o = o.Faulty(fault)
+	}
+	return open(t, b.url, o)
+}
+
+func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (b backend) Log(t *testing.T, s storetest.Store, tenant string) []storetest.Event {
+	t.Helper()
+	store, ok := s.(*postgres.Store)
+	if !ok {
+		t.Fatalf("this is a %T", s)
+	}
+	return readLog(t, store, tenant)
+}
+
+func readLog(t testing.TB, s *postgres.Store, tenant string) []storetest.Event {
+	t.Helper()
+	var log []storetest.Event
+	for after := int64(0); ; {
+		page, err := s.Events(t.Context(), tenant, after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page {
+			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: counterfoil.EventDigest(e.Body)})
+		}
+		if len(page) == 0 {
+			return log
+		}
+		after = page[len(page)-1].Sequence
+	}
+}

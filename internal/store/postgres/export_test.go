@@ -1,0 +1,31 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/counterfoil/counterfoil/internal/store/storetest"
+)
+
+// Faulty returns the options with a function that is asked at every stage of a transaction and makes it fail.
+func (o Options) Faulty(f func(storetest.Stage) error) Options {
+	o.fault = func(s stage) error { return f(storetest.Stage(s)) }
+	return o
+}
+
+// SchemaVersion is the number of the current schema.
+func SchemaVersion() int { return len(migrations()) }
+
+// Write runs a statement of the test's own in a transaction of the store.
+func (s *Store) Write(query string, args ...any) error {
+	return s.transact(context.Background(), nil, func(t *tx) error { _, err := t.exec(query, args...); return err })
+}
+
+// Kill lets the store die as a killed process does: it says goodbye to nobody, and its lease runs out.
+func (s *Store) Kill() {
+	s.lease.stop()
+	<-s.lease.done
+	s.lease.mu.Lock()
+	s.lease.drop(context.Background())
+	s.lease.mu.Unlock()
+	_ = s.Close()
+}
