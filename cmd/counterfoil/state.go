@@ -73,7 +73,7 @@ func (a *app) open(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	s.store, err = sqlite.Open(ctx, filepath.Join(dir, databaseFile), sqlite.Options{
-		Audience: s.keys.Audience(), Signer: s.keys.Ledger(), Now: time.Now,
+		Audience: s.keys.Audience(), Signer: s.keys.Ledger(), Now: time.Now, Names: s.keys.Pseudonyms(),
 	})
 	if err != nil {
 		return nil, err

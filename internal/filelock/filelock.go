@@ -1,6 +1,7 @@
-// Package filelock holds exclusive locks on files. The kernel drops a lock when its holder dies, however it dies, so that a
-// lock that can be taken proves that its holder is gone. Locks belong to the open file, not to the process: two holders in
-// one process exclude each other like two processes. Locks are advisory, and for local file systems only.
+// Package filelock keeps files to one holder at a time, and to one user: exclusive locks, and what a private file must look
+// like. The kernel drops a lock when its holder dies, however it dies, so that a lock that can be taken proves that its
+// holder is gone. Locks belong to the open file, not to the process: two holders in one process exclude each other like two
+// processes. Locks are advisory, and for local file systems only.
 package filelock
 
 import (

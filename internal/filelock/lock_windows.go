@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -32,3 +33,9 @@ func (l *Lock) Remove() error {
 	_ = os.Remove(l.path)
 	return err
 }
+
+// Exposed finds nothing: the profile's access list keeps other users out, and mode bits say nothing here.
+func Exposed(fs.FileInfo) string { return "" }
+
+// SyncDir does nothing: directories can't be flushed here.
+func SyncDir(string) error { return nil }

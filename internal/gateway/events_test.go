@@ -26,7 +26,7 @@ func (f *fixture) query(query string, args ...any) (out [][]byte) {
 // events returns the log.
 func (f *fixture) events() [][]byte {
 	f.t.Helper()
-	return f.query("SELECT body FROM events ORDER BY number")
+	return f.query("SELECT body FROM events ORDER BY place")
 }
 
 // waiters returns how many callers a request has.

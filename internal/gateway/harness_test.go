@@ -118,7 +118,7 @@ type gate struct {
 func (f *fixture) open(change func(*gateway.Config), rules ...governance.Rule) *gate {
 	f.t.Helper()
 	store, err := sqlite.Open(f.t.Context(), filepath.Join(f.dir, "counterfoil.db"), sqlite.Options{
-		Audience: f.keys.Audience(), Signer: f.keys.Ledger(), Now: f.clock.now,
+		Audience: f.keys.Audience(), Signer: f.keys.Ledger(), Now: f.clock.now, Names: f.keys.Pseudonyms(),
 	})
 	must(f.t, err)
 	c := gateway.DefaultConfig()

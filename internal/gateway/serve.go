@@ -110,11 +110,6 @@ func (g *Gateway) poll(ctx context.Context, last int64) int64 {
 // sweep does what time alone brings about.
 func (g *Gateway) sweep(ctx context.Context) error {
 	moved, err := g.Store.Sweep(ctx, g.Now())
-	for _, row := range moved {
-		g.record(ctx, counterfoil.PhaseLapsed, counterfoil.EventParams{
-			Tenant: row.Tenant, ExecutionID: row.ID, Actor: row.Requester, Tool: row.Tool, Code: string(row.State),
-		})
-	}
 	if len(moved) > 0 {
 		g.wake()
 	}

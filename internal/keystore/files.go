@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
 // maxFile bounds every file of a keystore, in bytes.
@@ -31,7 +32,7 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fail(counterfoil.CodeIntegrityFailed, "the key file "+filepath.Base(path)+" is not a regular file", nil)
 	}
-	if msg := exposed(info); msg != "" {
+	if msg := filelock.Exposed(info); msg != "" {
 		return nil, fail(counterfoil.CodeIntegrityFailed, "the key file "+filepath.Base(path)+" "+msg, nil)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -71,7 +72,7 @@ func replace(dir, name string, b []byte) (err error) {
 	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	return syncDir(dir)
+	return filelock.SyncDir(dir)
 }
 
 // checkDir refuses a state directory that others can look into or that stands elsewhere.
@@ -83,7 +84,7 @@ func checkDir(dir string) error {
 	if !info.IsDir() {
 		return fail(counterfoil.CodeIntegrityFailed, "the state directory is a link or no directory", nil)
 	}
-	if msg := exposed(info); msg != "" {
+	if msg := filelock.Exposed(info); msg != "" {
 		return fail(counterfoil.CodeIntegrityFailed, "the state directory "+msg, nil)
 	}
 	return nil

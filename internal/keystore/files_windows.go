@@ -15,9 +15,3 @@ func openFile(path string) (*os.File, error) {
 	}
 	return os.Open(path)
 }
-
-// exposed finds nothing: the profile's access list keeps other users out, and mode bits say nothing here.
-func exposed(fs.FileInfo) string { return "" }
-
-// syncDir does nothing: directories can't be flushed here.
-func syncDir(string) error { return nil }

@@ -55,10 +55,11 @@ type Keystore struct {
 	dir string
 	Options
 
-	policy, ledger, receipt *counterfoil.PrivateKey
-	vault                   *vault.Vault
-	names                   *counterfoil.Pseudonyms
-	audience                string
+	policy, ledger, receipt, checkpoint *counterfoil.PrivateKey
+
+	vault    *vault.Vault
+	names    *counterfoil.Pseudonyms
+	audience string
 
 	mu   sync.Mutex
 	seen fs.FileInfo // the approver file that ring was made from; nil for none
@@ -75,6 +76,7 @@ type private struct {
 	Policy     []byte     `json:"policySeed"`
 	Ledger     []byte     `json:"ledgerSeed"`
 	Receipt    []byte     `json:"receiptSeed"`
+	Checkpoint []byte     `json:"checkpointSeed"`
 	Vault      []namedKey `json:"vaultKeys"` // oldest first
 	Pseudonyms namedKey   `json:"pseudonymKey"`
 }
@@ -158,7 +160,7 @@ func (k *Keystore) create() (private, error) {
 				"the keys of this state are missing ("+privateFile+"); restore them from where "+bounded(e.Name())+" was made", nil)
 		}
 	}
-	random := make([]byte, 4*32+2*4+32+8)
+	random := make([]byte, 5*32+2*4+32+8)
 	if _, err := io.ReadFull(k.Rand, random); err != nil {
 		return p, fail(counterfoil.CodeUnavailable, "there is no randomness", err)
 	}
@@ -169,7 +171,7 @@ func (k *Keystore) create() (private, error) {
 	}
 	p = private{
 		Version: version, Created: k.Now().UTC().Truncate(time.Millisecond),
-		Policy: take(32), Ledger: take(32), Receipt: take(32),
+		Policy: take(32), Ledger: take(32), Receipt: take(32), Checkpoint: take(32),
 		Vault:      []namedKey{{ID: "v-" + hex.EncodeToString(take(4)), Key: take(vault.MasterSize)}},
 		Pseudonyms: namedKey{ID: "p-" + hex.EncodeToString(take(4)), Key: take(32)},
 		Audience:   "counterfoil-" + hex.EncodeToString(take(8)),
@@ -188,6 +190,7 @@ func (k *Keystore) load(p private) error {
 		{counterfoil.RolePolicy, p.Policy, &k.policy},
 		{counterfoil.RoleLedger, p.Ledger, &k.ledger},
 		{counterfoil.RoleReceipt, p.Receipt, &k.receipt},
+		{counterfoil.RoleCheckpoint, p.Checkpoint, &k.checkpoint},
 	} {
 		*r.key, err = counterfoil.NewPrivateKey(r.seed, counterfoil.KeyParams{
 			Role: r.role, Owner: string(r.role) + ":" + localTenant, Custody: counterfoil.CustodyGateway,
@@ -235,6 +238,9 @@ func (k *Keystore) Ledger() counterfoil.Signer { return k.ledger }
 
 // Receipt returns the key that signs receipts.
 func (k *Keystore) Receipt() counterfoil.Signer { return k.receipt }
+
+// Checkpoint returns the key that signs the checkpoints of the log.
+func (k *Keystore) Checkpoint() counterfoil.Signer { return k.checkpoint }
 
 // Vault returns the vault under the state's master key.
 func (k *Keystore) Vault() *vault.Vault { return k.vault }

@@ -66,6 +66,7 @@ func TestOpen_makesAndFindsKeys(t *testing.T) {
 		{k.Policy(), counterfoil.RolePolicy, "policy:local"},
 		{k.Ledger(), counterfoil.RoleLedger, "ledger:local"},
 		{k.Receipt(), counterfoil.RoleReceipt, "receipt:local"},
+		{k.Checkpoint(), counterfoil.RoleCheckpoint, "checkpoint:local"},
 	} {
 		p := c.key.Public()
 		if p.Role != c.role || p.Owner != c.owner || p.Custody != counterfoil.CustodyGateway || len(p.Tenants) != 1 || p.Tenants[0] != "local" {

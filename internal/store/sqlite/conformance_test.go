@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 type backend struct{ path string }
 
 func options(now func() time.Time) sqlite.Options {
-	return sqlite.Options{Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Now: now}
+	return sqlite.Options{Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Now: now, Names: storetest.Names()}
 }
 
 func (b backend) Open(t *testing.T, now func() time.Time, fault func(storetest.Stage) error) storetest.Store {
@@ -64,7 +64,7 @@ func readLog(t testing.TB, s *sqlite.Store, tenant string) []storetest.Event {
 			t.Fatal(err)
 		}
 		for _, e := range page {
-			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: e.Digest})
+			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: counterfoil.EventDigest(e.Body)})
 		}
 		if len(page) == 0 {
 			return log

@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 func fail(code counterfoil.Code, msg string, cause error) error {
@@ -83,5 +84,10 @@ func spoken(err error) bool {
 	if _, ok := errors.AsType[*gateway.ConflictError](err); ok {
 		return true
 	}
-	return errors.Is(err, gateway.ErrNotFound) || errors.Is(err, gateway.ErrTooMany) || errors.Is(err, gateway.ErrBudget)
+	for _, known := range []error{gateway.ErrNotFound, gateway.ErrTooMany, gateway.ErrBudget, gateway.ErrChanged, translog.ErrStale} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }

@@ -12,7 +12,7 @@ import (
 const selectExecution = `SELECT e.tenant, e.id, e.request, e.started, e.outcome, e.step,
 	d.approval, d.dry_run, p.body, d.operation, d.consumption, r.body
 	FROM executions e
-	JOIN documents d ON d.number = e.number
+	LEFT JOIN documents d ON d.number = e.number
 	LEFT JOIN policies p ON p.sha256 = d.policy
 	LEFT JOIN receipts r ON r.number = e.number`
 
@@ -60,7 +60,8 @@ func (s *Store) Executions(ctx context.Context, tenant, after string, limit int)
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s, selectExecution+` WHERE e.tenant = ? AND e.number < ? ORDER BY e.number DESC LIMIT ?`,
+	return list(ctx, s, selectExecution+` WHERE e.tenant = ?1 AND e.number >= (SELECT number << 40 FROM logs WHERE tenant = ?1)
+		AND e.number < min(?2, (SELECT (number + 1) << 40 FROM logs WHERE tenant = ?1)) ORDER BY e.number DESC LIMIT ?3`,
 		[]any{tenant, before, page(limit)}, func(r scanner) (gateway.Execution, error) {
 			x, err := scanExecution(r)
 			x.Approval, x.DryRun, x.Policy, x.Operation, x.Consumption, x.Receipt = nil, nil, nil, nil, nil, nil

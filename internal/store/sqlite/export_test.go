@@ -1,6 +1,9 @@
 package sqlite
 
-import "database/sql"
+import (
+	"context"
+	"database/sql"
+)
 
 // Faulty returns the options with a function that is asked at every stage of a transaction and makes it fail.
 func (o Options) Faulty(f func(stage string) error) Options {
@@ -16,11 +19,13 @@ func Pools(path string, most int) map[string]*sql.DB {
 // SchemaVersion is the number of the current schema.
 func SchemaVersion() int { return len(migrations()) }
 
+// Stepped returns the options with more steps of migration than there are.
+func (o Options) Stepped(more ...string) Options {
+	o.steps = append(migrations(), more...)
+	return o
+}
+
 // Write runs a statement of the test's own in a transaction of the store.
 func (s *Store) Write(query string, args ...any) error {
-	m := &member{f: func(t *tx) error { _, err := t.exec(query, args...); return err }, done: make(chan struct{})}
-	s.lead <- struct{}{}
-	defer func() { <-s.lead }()
-	s.write.run([]*member{m})
-	return m.err
+	return s.commit(context.Background(), func(t *tx) error { _, err := t.exec(query, args...); return err })
 }

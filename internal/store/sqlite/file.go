@@ -58,7 +58,7 @@ func prepareLocked(ctx context.Context, path string, o Options) error {
 	case info.Mode().Perm()&0o200 == 0:
 		return fail(counterfoil.CodeUnavailable, name+" is read-only", nil)
 	}
-	if msg := exposed(info); msg != "" {
+	if msg := filelock.Exposed(info); msg != "" {
 		return fail(counterfoil.CodeIntegrityFailed, name+" "+msg, nil)
 	}
 	return openError(name, upgrade(ctx, path, readWrite, o))
@@ -94,6 +94,14 @@ func create(ctx context.Context, path string, o Options) error {
 		return fail(counterfoil.CodeUnavailable, "the database can't be moved into its place", err)
 	}
 	return nil
+}
+
+// publish gives the finished file its name, durably. The caller holds the lock and has seen that there is no other.
+func publish(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return filelock.SyncDir(filepath.Dir(to))
 }
 
 // openError names the file in an error that SQLite reports when it is opened.
@@ -133,7 +141,7 @@ func upgrade(ctx context.Context, path string, a access, o Options) (err error) 
 }
 
 func upgradeLocked(ctx context.Context, conn *sql.Conn, a access, o Options) error {
-	steps := migrations()
+	steps := o.steps
 	var have int
 	if err := conn.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&have); err != nil {
 		return err

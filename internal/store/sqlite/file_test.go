@@ -218,7 +218,7 @@ func TestOpen_rejects(t *testing.T) {
 	whole := options(storetest.Start)
 	for name, spoil := range map[string]func(*sqlite.Options){
 		"audience": func(o *sqlite.Options) { o.Audience = "" }, "signer": func(o *sqlite.Options) { o.Signer = nil },
-		"clock": func(o *sqlite.Options) { o.Now = nil },
+		"clock": func(o *sqlite.Options) { o.Now = nil }, "names": func(o *sqlite.Options) { o.Names = nil },
 	} {
 		o := whole
 		spoil(&o)
@@ -329,12 +329,25 @@ func TestSchema_rules(t *testing.T) {
 	}
 	for name, statement := range map[string]string{
 		"an event changes":       `UPDATE events SET body = x'00'`,
-		"a sequence twice":       `INSERT INTO events (tenant, sequence, at, body, digest) SELECT tenant, sequence, at, body, digest FROM events`,
-		"a short digest":         `INSERT INTO events (tenant, sequence, at, body, digest) VALUES ('x', 1, 1, x'', x'00')`,
-		"no tenant":              `INSERT INTO events (tenant, sequence, at, body, digest) VALUES ('', 1, 1, x'', zeroblob(32))`,
-		"a use twice":            `INSERT INTO executions (tenant, id, process, approval, step, use, started, expires) SELECT tenant, 'run-2', process, approval, step, use, started, expires FROM executions`,
+		"an event goes":          `DELETE FROM events`,
+		"a place twice":          `INSERT INTO events SELECT * FROM events`,
+		"a short leaf":           `INSERT INTO events (place, at, phase, about, leaf) VALUES (99, 1, 'x', 'x', x'00')`,
+		"an event about nothing": `INSERT INTO events (place, at, phase, about, leaf) VALUES (99, 1, 'x', '', zeroblob(32))`,
+		"an event without place": `INSERT INTO events (place, at, phase, about, leaf) VALUES (2 << 40, 1, 'x', 'x', zeroblob(32))`,
+		"a log without a name":   `INSERT INTO logs (tenant) VALUES ('')`,
+		"a log goes":             `DELETE FROM logs`,
+		"retired, not published": `UPDATE logs SET retired = 1`,
+		"half a checkpoint":      `UPDATE logs SET published = 1, note = x'00'`,
+		"a large tile":           `INSERT INTO tiles VALUES (1, 0, 0, zeroblob(8224))`,
+		"half a hash":            `INSERT INTO tiles VALUES (1, 0, 0, zeroblob(33))`,
+		"a tile of nothing":      `INSERT INTO tiles VALUES (99, 0, 0, zeroblob(32))`,
+		"a mark of nothing":      `INSERT INTO marks VALUES ('x', 'y', 0)`,
+		"a line below zero":      `INSERT INTO counters VALUES ('x', 'y', -1)`,
+		"a use goes":             `DELETE FROM executions`,
+		"a use twice":            `INSERT INTO executions (number, tenant, id, process, approval, step, use, started, expires) SELECT number + 1, tenant, 'run-2', process, approval, step, use, started, expires FROM executions`,
+		"an id twice":            `INSERT INTO executions (number, tenant, id, process, approval, step, use, started, expires) SELECT number + 1, tenant, id, process, approval, 'other', use, started, expires FROM executions`,
 		"settled twice":          `UPDATE executions SET outcome = 'failed'`,
-		"an outcome of our own":  `INSERT INTO executions (tenant, id, process, approval, step, use, started, expires, outcome, completed) VALUES ('x', 'y', 'p', zeroblob(32), 's', zeroblob(32), 1, 1, 'great', 1)`,
+		"an outcome of our own":  `INSERT INTO executions (number, tenant, id, process, approval, step, use, started, expires, outcome, completed, settled, receipt) VALUES (98, 'x', 'y', 'p', zeroblob(32), 's', zeroblob(32), 1, 1, 'great', 1, 99, zeroblob(32))`,
 		"documents change":       `UPDATE documents SET operation = x'00'`,
 		"a receipt changes":      `UPDATE receipts SET body = x'00'`,
 		"a receipt of nothing":   `INSERT INTO receipts (number, body) VALUES (99, x'00')`,

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -85,8 +86,7 @@ func (s *Store) attach(t *tx, a gateway.Attachment) (gateway.RequestRow, error) 
 	}
 	found := err == nil
 	if found && open(row.State) && !row.ExpiresAt.After(a.Now) {
-		if _, err := t.exec(`UPDATE requests SET state = 'expired' WHERE tenant = ? AND id = ? AND state IN ('pending', 'approved')`,
-			row.Tenant, row.ID); err != nil {
+		if err := s.lapse(t, ref{row.Tenant, row.ID}, gateway.Expired, ""); err != nil {
 			return row, err
 		}
 		row.State = gateway.Expired
@@ -100,7 +100,7 @@ func (s *Store) attach(t *tx, a gateway.Attachment) (gateway.RequestRow, error) 
 	if err := t.insertRequest(a); err != nil {
 		return row, err
 	}
-	if err := t.append(n.Tenant, a.Opened, s.o.Now()); err != nil {
+	if _, err := t.append(n.Tenant, a.Opened, s.o.Now()); err != nil {
 		return row, err
 	}
 	if err := t.countIn(s.process.id, *n, a.Waiter); err != nil {
@@ -180,18 +180,48 @@ func (s *Store) Leave(ctx context.Context, tenant, id, waiter, cause string) err
 			_, err := t.request(tenant, id)
 			return err
 		}
-		_, err = t.forsake(tenant, id, cause)
+		_, err = s.forsake(t, ref{tenant, id}, cause)
 		return err
 	})
 }
 
 // forsake ends an open request that nobody waits for any more and nobody was told to come back to. It reports whether it
 // did.
-func (t *tx) forsake(tenant, id, cause string) (bool, error) {
-	n, err := t.exec(`UPDATE requests SET state = CASE state WHEN 'pending' THEN 'cancelled' ELSE 'void' END, cause = ?
-		WHERE tenant = ? AND id = ? AND state IN ('pending', 'approved') AND answered = 0
-		AND NOT EXISTS (SELECT 1 FROM waiters w WHERE w.tenant = requests.tenant AND w.request = requests.id)`, cause, tenant, id)
-	return n == 1, err
+func (s *Store) forsake(t *tx, r ref, cause string) (bool, error) {
+	var state gateway.State
+	err := t.get(`SELECT state FROM requests WHERE tenant = ? AND id = ? AND state IN ('pending', 'approved') AND answered = 0
+		AND NOT EXISTS (SELECT 1 FROM waiters w WHERE w.tenant = requests.tenant AND w.request = requests.id)`, []any{r.tenant, r.id}, &state)
+	if errors.Is(err, gateway.ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	to := gateway.Void
+	if state == gateway.Pending {
+		to = gateway.Cancelled
+	}
+	return true, s.lapse(t, r, to, cause)
+}
+
+// lapse ends an open request without anybody's decision, with its event.
+func (s *Store) lapse(t *tx, r ref, to gateway.State, cause string) error {
+	var requester, tool, effect string
+	err := t.write(`UPDATE requests SET state = ?, cause = ? WHERE tenant = ? AND id = ? AND state IN ('pending', 'approved')
+		RETURNING requester, tool, effect`, []any{string(to), cause, r.tenant, r.id}, &requester, &tool, &effect)
+	if err != nil {
+		return err
+	}
+	p := counterfoil.EventParams{
+		Tenant: r.tenant, Audience: s.o.Audience, ExecutionID: r.id, Actor: requester, Tool: tool, Code: string(to),
+	}
+	if slices.Contains(counterfoil.Effects(), counterfoil.Effect(effect)) {
+		p.Effect = counterfoil.Effect(effect)
+	}
+	e, err := counterfoil.NewEvent(counterfoil.PhaseLapsed, s.o.Names, p)
+	if err != nil {
+		return err
+	}
+	return second(t.append(r.tenant, e, s.o.Now()))
 }
 
 // Deliver implements gateway.Requests. Delivering again changes nothing.

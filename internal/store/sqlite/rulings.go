@@ -27,7 +27,7 @@ func (s *Store) Rule(ctx context.Context, r gateway.Ruling) error {
 		if n == 0 {
 			return t.lost(r)
 		}
-		return t.append(r.Tenant, r.Event, s.o.Now())
+		return second(t.append(r.Tenant, r.Event, s.o.Now()))
 	})
 }
 
@@ -57,7 +57,7 @@ func (s *Store) Lapse(ctx context.Context, tenant, id string, to gateway.State, 
 		if n == 0 {
 			return t.conflict(tenant, id)
 		}
-		return t.append(tenant, e, s.o.Now())
+		return second(t.append(tenant, e, s.o.Now()))
 	})
 }
 
@@ -99,14 +99,15 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 		var due bool
 		err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE state IN ('pending', 'approved') AND expires <= ?1)
 			OR EXISTS (SELECT 1 FROM requests WHERE answer IS NOT NULL AND keep_until <= ?1)
-			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1)`, []any{millis(now)}, &due)
+			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1) OR EXISTS (SELECT 1 FROM once WHERE `+endedKeys+`)`,
+			[]any{millis(now), onceGrace.Milliseconds()}, &due)
 		if err != nil || !due {
 			return nil, err
 		}
 	}
 	var moved []gateway.RequestRow
 	err = s.commit(ctx, func(t *tx) (err error) {
-		moved, err = t.sweep(now, dead)
+		moved, err = s.sweep(t, now, dead)
 		return err
 	})
 	if err != nil {
@@ -115,30 +116,39 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 	return moved, nil
 }
 
-func (t *tx) sweep(now time.Time, dead []string) ([]gateway.RequestRow, error) {
-	moved, err := rows(t, `UPDATE requests SET state = 'expired' WHERE number IN (
-		SELECT number FROM requests WHERE state IN ('pending', 'approved') AND expires <= ? LIMIT ?) RETURNING tenant, id`,
+func (s *Store) sweep(t *tx, now time.Time, dead []string) ([]gateway.RequestRow, error) {
+	moved, err := rows(t, `SELECT tenant, id FROM requests WHERE state IN ('pending', 'approved') AND expires <= ? LIMIT ?`,
 		[]any{millis(now), maxPage}, scanRef)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range moved {
+		if err := s.lapse(t, r, gateway.Expired, ""); err != nil {
+			return nil, err
+		}
 	}
 	for _, process := range dead {
 		left, err := rows(t, `DELETE FROM waiters WHERE process = ? RETURNING tenant, request`, []any{process}, scanRef)
 		if err != nil {
 			return nil, err
 		}
+		t.spoiled = t.spoiled || len(left) > 0
 		for _, r := range left {
-			if gone, err := t.forsake(r.tenant, r.id, causeDied); err != nil {
+			if gone, err := s.forsake(t, r, causeDied); err != nil {
 				return nil, err
 			} else if gone {
 				moved = append(moved, r)
 			}
 		}
 	}
-	if _, err := t.exec(`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= ?`, millis(now)); err != nil {
-		return nil, err
+	for _, statement := range []string{
+		`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= ?`, `DELETE FROM secrets WHERE expires <= ?`,
+	} {
+		if _, err := t.exec(statement, millis(now)); err != nil {
+			return nil, err
+		}
 	}
-	if _, err := t.exec(`DELETE FROM secrets WHERE expires <= ?`, millis(now)); err != nil {
+	if err := t.forgetKeys(now); err != nil {
 		return nil, err
 	}
 	var out []gateway.RequestRow
@@ -151,3 +161,17 @@ func (t *tx) sweep(now time.Time, dead []string) ([]gateway.RequestRow, error) {
 	}
 	return out, nil
 }
+
+// onceGrace is by how much the log must have passed the end of a once-key.
+const onceGrace = time.Minute
+
+// forgetKeys drops once-keys that have ended, by the clock and by the tenant's own log: a clock that is set back can't go
+// behind the log, so that what such a key belongs to never comes to life again.
+func (t *tx) forgetKeys(now time.Time) error {
+	_, err := t.exec(`DELETE FROM once WHERE `+endedKeys, millis(now), onceGrace.Milliseconds())
+	return err
+}
+
+// endedKeys are those that may be forgotten.
+const endedKeys = `until <= ?1 AND until <= (SELECT at FROM logs JOIN events ON place >= number << 40 AND place < (number + 1) << 40
+	WHERE logs.tenant = once.tenant ORDER BY place DESC LIMIT 1) - ?2`

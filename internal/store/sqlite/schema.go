@@ -2,7 +2,15 @@ package sqlite
 
 // migrations are the steps that make the schema, in order: a database of schema n has had the first n. A step that was
 // ever released is never changed.
-func migrations() []string { return []string{schema1, schema2} }
+func migrations() []string { return []string{schema1} }
+
+// A place names an event in the whole database: the number of its tenant's log, shifted, and its sequence there. Rows that
+// are keyed by places lie tenant by tenant, oldest first.
+const sequenceBits = 40
+
+func place(log, sequence int64) int64 { return log<<sequenceBits | sequence }
+
+func sequence(place int64) int64 { return place & (1<<sequenceBits - 1) }
 
 const schema1 = `
 -- Whose database it is. Made with the file.
@@ -13,20 +21,51 @@ CREATE TABLE store (
 	probe    INTEGER NOT NULL
 ) STRICT;
 
--- The log of each tenant. Sealed events: canonical bytes.
-CREATE TABLE events (
-	number   INTEGER PRIMARY KEY,
-	tenant   TEXT NOT NULL CHECK (tenant <> ''),
-	sequence INTEGER NOT NULL CHECK (sequence > 0),
-	at       INTEGER NOT NULL,
-	body     BLOB NOT NULL,
-	digest   BLOB NOT NULL CHECK (length(digest) = 32),
-	UNIQUE (tenant, sequence)
+-- The log of each tenant: its newest checkpoint (published is 0 while there is none), and up to where bodies were dropped.
+CREATE TABLE logs (
+	number    INTEGER PRIMARY KEY CHECK (number > 0 AND number < 1 << 22),
+	tenant    TEXT NOT NULL UNIQUE CHECK (tenant <> ''),
+	published INTEGER NOT NULL DEFAULT 0,
+	root      BLOB CHECK (length(root) = 32),
+	note      BLOB,
+	retired   INTEGER NOT NULL DEFAULT 0,
+	CHECK ((published = 0) = (root IS NULL) AND (published = 0) = (note IS NULL) AND retired BETWEEN 0 AND published)
 ) STRICT;
-CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'an event is final'); END;
+CREATE TRIGGER logs_grow BEFORE UPDATE ON logs
+	WHEN NEW.number <> OLD.number OR NEW.tenant <> OLD.tenant OR NEW.published < OLD.published OR NEW.retired < OLD.retired
+	OR (NEW.published = OLD.published AND NEW.root IS NOT OLD.root)
+BEGIN SELECT RAISE(ABORT, 'a log only grows'); END;
+CREATE TRIGGER logs_last BEFORE DELETE ON logs BEGIN SELECT RAISE(ABORT, 'a log is final'); END;
 
--- Spent uses. The approval's end stands first in the index of uses, so that new keys come near its end and a million
--- of old ones cost nothing.
+-- Sealed events: canonical bytes, which retention may drop, and the hash of their leaf, which stays. The place is
+-- log * 2^40 + sequence.
+CREATE TABLE events (
+	place INTEGER PRIMARY KEY CHECK (place & 0xffffffffff > 0),
+	at    INTEGER NOT NULL,
+	phase TEXT NOT NULL CHECK (phase <> ''),
+	about TEXT NOT NULL CHECK (about <> ''),
+	leaf  BLOB NOT NULL CHECK (length(leaf) = 32),
+	body  BLOB CHECK (length(body) > 0)
+) STRICT;
+-- Those of executions are found over the executions.
+CREATE INDEX events_about ON events (about, phase) WHERE phase NOT IN ('started', 'completed');
+CREATE TRIGGER events_stay BEFORE UPDATE ON events
+	WHEN NEW.body IS NOT NULL OR NEW.place <> OLD.place OR NEW.at <> OLD.at OR NEW.phase <> OLD.phase OR NEW.about <> OLD.about
+	OR NEW.leaf <> OLD.leaf
+BEGIN SELECT RAISE(ABORT, 'an event is final'); END;
+CREATE TRIGGER events_last BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'an event is final'); END;
+
+-- Hashes of complete subtrees of the logs.
+CREATE TABLE tiles (
+	log    INTEGER NOT NULL REFERENCES logs (number),
+	level  INTEGER NOT NULL CHECK (level >= 0),
+	idx    INTEGER NOT NULL CHECK (idx >= 0),
+	hashes BLOB NOT NULL CHECK (length(hashes) BETWEEN 32 AND 8192 AND length(hashes) % 32 = 0),
+	PRIMARY KEY (log, level, idx)
+) STRICT, WITHOUT ROWID;
+
+-- Spent uses. The number is the place of the started event, settled that of the completed one. The approval's end stands
+-- first in the index of uses, so that new keys come near its end and a million of old ones cost nothing.
 CREATE TABLE executions (
 	number    INTEGER PRIMARY KEY,
 	tenant    TEXT NOT NULL CHECK (tenant <> ''),
@@ -40,14 +79,16 @@ CREATE TABLE executions (
 	expires   INTEGER NOT NULL,
 	outcome   TEXT CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'indeterminate')),
 	completed INTEGER,
-	CHECK ((outcome IS NULL) = (completed IS NULL))
+	settled   INTEGER CHECK (settled > number),
+	receipt   BLOB CHECK (length(receipt) = 32),
+	CHECK ((outcome IS NULL) = (completed IS NULL) AND (outcome IS NULL) = (settled IS NULL) AND (outcome IS NULL) = (receipt IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX executions_use ON executions (expires, approval, step);
 CREATE UNIQUE INDEX executions_id ON executions (tenant, id);
-CREATE INDEX executions_newest ON executions (tenant);
 CREATE INDEX executions_running ON executions (process) WHERE outcome IS NULL;
 CREATE TRIGGER executions_settle_once BEFORE UPDATE ON executions WHEN OLD.outcome IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'an execution is settled once'); END;
+CREATE TRIGGER executions_last BEFORE DELETE ON executions BEGIN SELECT RAISE(ABORT, 'a use is final'); END;
 
 -- Policies are few and many executions name the same: each is kept once, by the SHA-256 of its bytes.
 CREATE TABLE policies (
@@ -72,12 +113,48 @@ CREATE TABLE receipts (
 ) STRICT;
 CREATE TRIGGER receipts_stay BEFORE UPDATE ON receipts BEGIN SELECT RAISE(ABORT, 'a receipt is final'); END;
 
+-- Receipts that came after the first: each is an event, once.
+CREATE TABLE late (
+	number  INTEGER NOT NULL REFERENCES executions (number),
+	receipt BLOB NOT NULL CHECK (length(receipt) = 32),
+	PRIMARY KEY (number, receipt)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE counters (
+	tenant TEXT NOT NULL CHECK (tenant <> ''),
+	name   TEXT NOT NULL CHECK (name <> ''),
+	value  INTEGER NOT NULL CHECK (value >= 0),
+	PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE marks (
 	tenant TEXT NOT NULL CHECK (tenant <> ''),
 	name   TEXT NOT NULL CHECK (name <> ''),
 	value  INTEGER NOT NULL CHECK (value > 0),
 	PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
+CREATE TRIGGER marks_rise BEFORE UPDATE ON marks WHEN NEW.value <= OLD.value
+BEGIN SELECT RAISE(ABORT, 'a mark only rises'); END;
+
+-- Keys that were taken.
+CREATE TABLE once (
+	tenant TEXT NOT NULL CHECK (tenant <> ''),
+	key    TEXT NOT NULL CHECK (key <> ''),
+	until  INTEGER NOT NULL,
+	PRIMARY KEY (tenant, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX once_until ON once (tenant, until);
+
+-- What was revoked, by the decision that says so.
+CREATE TABLE revocations (
+	number   INTEGER PRIMARY KEY,
+	tenant   TEXT NOT NULL CHECK (tenant <> ''),
+	subject  BLOB NOT NULL CHECK (length(subject) = 32),
+	decision BLOB NOT NULL CHECK (length(decision) > 0)
+) STRICT;
+CREATE INDEX revocations_subject ON revocations (tenant, subject);
+CREATE TRIGGER revocations_stay BEFORE UPDATE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
+CREATE TRIGGER revocations_last BEFORE DELETE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
 
 -- Approval requests.
 CREATE TABLE requests (
@@ -148,17 +225,4 @@ CREATE TABLE secrets (
 	PRIMARY KEY (kind, hash)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX secrets_expiry ON secrets (expires);
-`
-
-const schema2 = `
--- What was revoked, by the decision that says so. A subject is a digest in its text form.
-CREATE TABLE revocations (
-	number   INTEGER PRIMARY KEY,
-	tenant   TEXT NOT NULL CHECK (tenant <> ''),
-	subject  TEXT NOT NULL CHECK (subject LIKE 'sha256:%'),
-	decision BLOB NOT NULL CHECK (length(decision) > 0)
-) STRICT;
-CREATE INDEX revocations_subject ON revocations (tenant, subject);
-CREATE TRIGGER revocations_stay BEFORE UPDATE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
-CREATE TRIGGER revocations_last BEFORE DELETE ON revocations BEGIN SELECT RAISE(ABORT, 'a revocation is final'); END;
 `

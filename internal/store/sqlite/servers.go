@@ -122,6 +122,6 @@ func (s *Store) ClassifyServer(ctx context.Context, row gateway.ServerRow, e cou
 		if n == 0 {
 			return gateway.ErrNotFound
 		}
-		return t.append(row.Tenant, e, s.o.Now())
+		return second(t.append(row.Tenant, e, s.o.Now()))
 	})
 }

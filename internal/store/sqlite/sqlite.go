@@ -12,7 +12,6 @@ import (
 	"database/sql"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -21,7 +20,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
-// Options are what a store takes from outside. Audience, Signer and Now are required.
+// Options are what a store takes from outside. Audience, Signer, Now and Names are required.
 type Options struct {
 	// Audience is the name that the store's uses and its log carry. A file that was made for another is refused.
 	Audience string
@@ -29,10 +28,13 @@ type Options struct {
 	Signer counterfoil.Signer
 	// Now is the ledger's clock.
 	Now func() time.Time
+	// Names are the log's pseudonyms, for the events of requests that the store moves by itself.
+	Names *counterfoil.Pseudonyms
 	// Rand names this process; crypto/rand when nil.
 	Rand io.Reader
 
 	fault func(stage) error // tests make stages of a transaction fail with it
+	steps []string          // migrations; tests have another
 }
 
 // A stage is a place where a test can make a transaction fail.
@@ -53,14 +55,9 @@ type Store struct {
 	path string
 
 	process *process
-	write   *writer
+	queue   queue
 	read    *sql.DB
 	watch   *watcher
-
-	mu     sync.Mutex
-	queue  []*member     // who waits for a commit
-	closed bool          // no new members
-	lead   chan struct{} // holds a token while somebody commits
 }
 
 var _ gateway.Store = (*Store)(nil)
@@ -68,8 +65,11 @@ var _ gateway.Store = (*Store)(nil)
 // Open opens the database file at path, or makes a new one when there is none. Every file that is not a healthy database
 // of this program and of this version or an earlier one is refused and left as it is.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	if o.Audience == "" || o.Signer == nil || o.Now == nil {
-		return nil, fail(counterfoil.CodeInvalidInput, "a store needs an audience, the ledger's key and a clock", nil)
+	if o.Audience == "" || o.Signer == nil || o.Now == nil || o.Names == nil {
+		return nil, fail(counterfoil.CodeInvalidInput, "a store needs an audience, the ledger's key, a clock and pseudonyms", nil)
+	}
+	if o.steps == nil {
+		o.steps = migrations()
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
@@ -82,11 +82,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{o: o, path: path, lead: make(chan struct{}, 1)}
+	s := &Store{o: o, path: path}
 	if s.process, err = register(ctx, path, o.Rand); err != nil {
 		return nil, err
 	}
-	s.write = newWriter(path, o.fault)
+	s.queue.w = newWriter(path, o.fault)
 	s.read = openPool(path, readOnly, readers)
 	s.watch = newWatcher(path)
 	if err := s.Ready(ctx); err != nil {
@@ -97,18 +97,15 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 
 // Close ends the store. Commits that have begun are finished, later calls fail with CodeUnavailable.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	already := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if already {
+	if !s.queue.close() {
 		return nil
 	}
-	s.lead <- struct{}{} // never given back: who still waits in the queue is answered by drain
-	s.drain()
 	// The writer goes last: the last connection brings the write-ahead log into the file and removes it.
-	return errors.Join(s.watch.close(), s.read.Close(), s.write.close(), s.process.end())
+	return errors.Join(s.watch.close(), s.read.Close(), s.queue.w.close(), s.process.end())
 }
+
+// commit runs f in a transaction and makes it durable.
+func (s *Store) commit(ctx context.Context, f func(*tx) error) error { return s.queue.do(ctx, f) }
 
 // Process returns the random name under which this store's waiters and executions stand in the database.
 func (s *Store) Process() string { return s.process.id }
@@ -117,8 +114,7 @@ func (s *Store) Process() string { return s.process.id }
 func (s *Store) Ready(ctx context.Context) error {
 	var wrote, read int64
 	err := s.commit(ctx, func(t *tx) error {
-		// Another value each time: SQLite does not write what is the same as before.
-		return t.write(`UPDATE store SET probe = probe + 1 WHERE id = 1 RETURNING probe`, nil, &wrote)
+		return t.probe(&wrote)
 	})
 	if err != nil {
 		return err
@@ -130,6 +126,14 @@ func (s *Store) Ready(ctx context.Context) error {
 		return fail(counterfoil.CodeUnavailable, "the database does not keep what is written", nil)
 	}
 	return nil
+}
+
+// probe writes another value each time: SQLite does not write what is the same as before.
+func (t *tx) probe(wrote *int64) error {
+	if wrote == nil {
+		wrote = new(int64)
+	}
+	return t.write(`UPDATE store SET probe = probe + 1 WHERE id = 1 RETURNING probe`, nil, wrote)
 }
 
 // get reads one row. A missing one is gateway.ErrNotFound.

@@ -12,7 +12,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
-// Spend implements gateway.Uses: the guards, the counter, the use, its documents and the started event in one commit. The
+// Spend implements gateway.Uses: the guards, the counters, the use, its documents and the started event in one commit. The
 // unique index over the use lets one caller through, whatever the guards say.
 func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Consumption, error) {
 	if sp.Use.Audience != s.o.Audience {
@@ -29,32 +29,25 @@ func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Co
 	return c, nil
 }
 
+// spend judges everything before it writes anything: who is refused leaves nothing to take back.
 func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counterfoil.Consumption, error) {
 	u := &sp.Use
-	if _, _, err := t.use(u); err == nil {
-		return nil, fail(counterfoil.CodeAlreadyUsed, "the approval was used before", nil)
-	} else if !errors.Is(err, gateway.ErrNotFound) {
-		return nil, err
-	}
-	if err := t.guard(u); err != nil {
-		return nil, err
-	}
-	if len(sp.Once) > 0 || len(sp.Marks) > 0 {
-		return nil, fail(counterfoil.CodeUnavailable, "this store has neither once-keys nor marks yet", nil)
-	}
-	if err := t.inOrder(u); err != nil {
-		return nil, err
-	}
-	if err := t.spendRequest(sp); err != nil {
-		return nil, err
-	}
-	if err := t.count(sp); err != nil {
-		return nil, err
-	}
-	if err := t.countGrant(u); err != nil {
+	if err := t.judgeUse(sp); err != nil {
 		return nil, err
 	}
 	h, err := t.head(u.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if h.revoked {
+		if err := t.guard(u); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.judgeKeys(sp); err != nil {
+		return nil, err
+	}
+	counters, err := t.reserve(&sp)
 	if err != nil {
 		return nil, err
 	}
@@ -62,53 +55,91 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	if err != nil {
 		return nil, err
 	}
-	if err := t.insertExecution(s.process.id, sp, c); err != nil {
+	if err := t.claim(sp, counters); err != nil {
 		return nil, err
 	}
-	return c, t.appendAfter(h, u.Tenant, sp.Started.WithUse(c.Digest()), c.At())
-}
-
-// use finds a spent use and the execution that spent it.
-func (t *tx) use(u *counterfoil.Use) (number int64, execution string, err error) {
-	err = t.get(`SELECT number, id FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
-		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &number, &execution)
-	return number, execution, err
-}
-
-// inOrder refuses a step whose predecessor has no receipt of success.
-func (t *tx) inOrder(u *counterfoil.Use) error {
-	if u.After == "" {
-		return nil
+	number, err := t.append(u.Tenant, sp.Started.WithUse(c.Digest()), c.At())
+	if err != nil {
+		return nil, err
 	}
-	var outcome sql.NullString
-	err := t.get(`SELECT outcome FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
-		[]any{millis(u.ExpiresAt), u.Approval[:], u.After}, &outcome)
-	if err != nil && !errors.Is(err, gateway.ErrNotFound) {
+	return c, t.insertExecution(number, s.process.id, sp, c)
+}
+
+// judgeUse refuses a use that was spent, a step whose predecessor has no receipt of success, and a request that is not
+// approved.
+func (t *tx) judgeUse(sp gateway.Spending) error {
+	u := &sp.Use
+	var used bool
+	var before, state sql.NullString
+	// No step and no request is the empty one.
+	err := t.get(`SELECT EXISTS (SELECT 1 FROM executions WHERE expires = ?1 AND approval = ?2 AND step = ?3),
+		(SELECT outcome FROM executions WHERE expires = ?1 AND approval = ?2 AND step = ?4),
+		(SELECT state FROM requests WHERE tenant = ?5 AND id = ?6)`,
+		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step, u.After, u.Tenant, sp.Request}, &used, &before, &state)
+	switch {
+	case err != nil:
 		return err
-	}
-	if outcome.String != string(counterfoil.OutcomeSucceeded) {
+	case used:
+		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", nil)
+	case u.After != "" && before.String != string(counterfoil.OutcomeSucceeded):
 		return fail(counterfoil.CodePolicyDenied, "the step before this one has not succeeded", nil)
+	case sp.Request == "" || state.String == string(gateway.Approved):
+		return nil
+	case !state.Valid:
+		return fail(counterfoil.CodePolicyDenied, "the request is not approved", gateway.ErrNotFound)
+	}
+	conflict := &gateway.ConflictError{State: gateway.State(state.String)}
+	if conflict.State == gateway.Spent {
+		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", conflict)
+	}
+	return fail(counterfoil.CodePolicyDenied, "the request is not approved", conflict)
+}
+
+// judgeKeys refuses a once-key that was taken, and a mark that stands elsewhere.
+func (t *tx) judgeKeys(sp gateway.Spending) error {
+	taken := map[string]bool{}
+	for _, o := range sp.Once {
+		if o.Key == "" || o.Until.IsZero() {
+			return fail(counterfoil.CodePolicyDenied, "a key that can be taken once has a name and an end", nil)
+		}
+		there := taken[o.Key]
+		if !there {
+			if err := t.get(`SELECT EXISTS (SELECT 1 FROM once WHERE tenant = ? AND key = ?)`, []any{sp.Use.Tenant, o.Key}, &there); err != nil {
+				return err
+			}
+		}
+		if there {
+			return fail(counterfoil.CodeAlreadyUsed, "a token or a key of this call was used before", nil)
+		}
+		taken[o.Key] = true
+	}
+	for _, m := range sp.Marks {
+		value, err := t.mark(sp.Use.Tenant, m.Name)
+		if err != nil {
+			return err
+		}
+		if value != m.Value {
+			return fail(counterfoil.CodePolicyDenied, "what the decision rests on has changed", gateway.ErrChanged)
+		}
 	}
 	return nil
 }
 
-// spendRequest moves the request from approved to spent.
-func (t *tx) spendRequest(sp gateway.Spending) error {
-	if sp.Request == "" {
-		return nil
+// claim writes what a use takes along.
+func (t *tx) claim(sp gateway.Spending, counters []counter) error {
+	tenant := sp.Use.Tenant
+	if sp.Request != "" {
+		if _, err := t.exec(`UPDATE requests SET state = 'spent', execution = ? WHERE tenant = ? AND id = ? AND state = 'approved'`,
+			sp.Use.ExecutionID, tenant, sp.Request); err != nil {
+			return err
+		}
 	}
-	n, err := t.exec(`UPDATE requests SET state = 'spent', execution = ? WHERE tenant = ? AND id = ? AND state = 'approved'`,
-		sp.Use.ExecutionID, sp.Use.Tenant, sp.Request)
-	if err != nil || n == 1 {
-		return err
+	for _, o := range sp.Once {
+		if _, err := t.exec(`INSERT INTO once (tenant, key, until) VALUES (?, ?, ?)`, tenant, o.Key, millis(o.Until)); err != nil {
+			return err
+		}
 	}
-	conflict := t.conflict(sp.Use.Tenant, sp.Request)
-	if c, ok := errors.AsType[*gateway.ConflictError](conflict); ok && c.State == gateway.Spent {
-		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", conflict)
-	} else if !ok && !errors.Is(conflict, gateway.ErrNotFound) {
-		return conflict
-	}
-	return fail(counterfoil.CodePolicyDenied, "the request is not approved", conflict)
+	return t.setCounters(tenant, counters)
 }
 
 // conflict says where a request stands that could not be moved.
@@ -120,63 +151,35 @@ func (t *tx) conflict(tenant, id string) error {
 	return &gateway.ConflictError{State: gateway.State(state)}
 }
 
-// count raises the counters, unless one would go over its limit.
-func (t *tx) count(sp gateway.Spending) error {
-	for _, c := range sp.Counters {
-		if c.Add < 1 || c.Limit < c.Add {
-			return exhausted()
-		}
-		n, err := t.exec(`INSERT INTO counters (tenant, name, value) VALUES (?, ?, ?)
-			ON CONFLICT (tenant, name) DO UPDATE SET value = value + excluded.value WHERE value <= ? - excluded.value`,
-			sp.Use.Tenant, c.Name, c.Add, c.Limit)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return exhausted()
-		}
-	}
-	return nil
-}
-
-// countGrant counts a use of a standing grant. Whether it is one too many is Consume's to say: then the count is taken back
-// with everything else.
-func (t *tx) countGrant(u *counterfoil.Use) error {
-	if u.Grant.IsZero() {
-		return nil
-	}
-	return t.write(`INSERT INTO counters (tenant, name, value) VALUES (?, ?, 1)
-		ON CONFLICT (tenant, name) DO UPDATE SET value = value + 1 RETURNING value`,
-		[]any{u.Tenant, "grant/" + u.Grant.String()}, &u.GrantCount)
-}
-
-// exhausted carries a code beside the name that the gateway looks for, so that the boundary takes it for the definite
-// refusal that it is.
-func exhausted() error {
-	return fail(counterfoil.CodePolicyDenied, "the budget is used up", gateway.ErrBudget)
-}
-
-func (t *tx) insertExecution(process string, sp gateway.Spending, c *counterfoil.Consumption) error {
+func (t *tx) insertExecution(number int64, process string, sp gateway.Spending, c *counterfoil.Consumption) error {
 	u, use := &sp.Use, c.Digest()
-	var number int64
-	err := t.write(`INSERT INTO executions (tenant, id, request, process, approval, step, use, started, expires)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		[]any{u.Tenant, u.ExecutionID, optional(sp.Request), process, u.Approval[:], u.Step, use[:], millis(c.At()), millis(u.ExpiresAt)},
-		&number)
+	_, err := t.exec(`INSERT INTO executions (number, tenant, id, request, process, approval, step, use, started, expires)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		number, u.Tenant, u.ExecutionID, optional(sp.Request), process, u.Approval[:], u.Step, use[:], millis(c.At()), millis(u.ExpiresAt))
 	if err != nil {
 		return err
 	}
-	var policy []byte
-	if sp.Policy != nil {
-		sum := sha256.Sum256(sp.Policy)
-		policy = sum[:]
-		if _, err := t.exec(`INSERT INTO policies (sha256, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, policy, sp.Policy); err != nil {
-			return err
-		}
+	policy, err := t.policy(sp.Policy)
+	if err != nil {
+		return err
 	}
 	_, err = t.exec(`INSERT INTO documents (number, consumption, approval, dry_run, policy, operation) VALUES (?, ?, ?, ?, ?, ?)`,
 		number, c.Envelope(), sp.Approval, sp.DryRun, policy, sp.Operation)
 	return err
+}
+
+// policy sees to it that a policy is kept and returns its key, nil for none.
+func (t *tx) policy(body []byte) ([]byte, error) {
+	if body == nil {
+		return nil, nil
+	}
+	sum := sha256.Sum256(body)
+	if t.changes.policies[sum] || t.w.known.policies[sum] {
+		return sum[:], nil
+	}
+	_, err := t.exec(`INSERT INTO policies (sha256, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, sum[:], body)
+	t.changes.policies[sum] = true
+	return sum[:], err
 }
 
 func optional(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
@@ -186,39 +189,60 @@ func (s *Store) Settle(ctx context.Context, st gateway.Settling) error {
 	if st.Receipt == nil {
 		return fail(counterfoil.CodeInvalidInput, "there is no receipt to settle with", nil)
 	}
-	return s.commit(ctx, func(t *tx) error { return s.settle(t, st) })
+	if st.Completed.Phase() != counterfoil.PhaseCompleted {
+		return fail(counterfoil.CodeInvalidInput, "a receipt is settled with a completed event", nil)
+	}
+	late := false
+	err := s.commit(ctx, func(t *tx) (err error) {
+		late, err = s.settle(t, st)
+		return err
+	})
+	if err == nil && late {
+		err = fail(counterfoil.CodeAlreadyUsed, "the use has another receipt already; the outcome is in the log as a late one", nil)
+	}
+	return err
 }
 
-func (s *Store) settle(t *tx, st gateway.Settling) error {
+// settle reports whether the receipt came after another one.
+func (s *Store) settle(t *tx, st gateway.Settling) (late bool, err error) {
 	r := st.Receipt
-	approval, use := r.ApprovalDigest(), r.UseDigest()
+	approval, use, digest := r.ApprovalDigest(), r.UseDigest(), r.Digest()
 	var number int64
 	var step string
-	var a, u, body []byte
-	err := t.get(`SELECT e.number, e.approval, e.step, e.use, r.body FROM executions e LEFT JOIN receipts r ON r.number = e.number
-		WHERE e.tenant = ? AND e.id = ?`, []any{r.Tenant(), r.ID()}, &number, &a, &step, &u, &body)
+	var a, u, settled []byte
+	err = t.get(`SELECT number, approval, step, use, receipt FROM executions WHERE tenant = ? AND id = ?`,
+		[]any{r.Tenant(), r.ID()}, &number, &a, &step, &u, &settled)
 	if errors.Is(err, gateway.ErrNotFound) {
-		return fail(counterfoil.CodeIntegrityFailed, "the receipt is for a use that was never spent", nil)
+		return false, fail(counterfoil.CodeIntegrityFailed, "the receipt is for a use that was never spent", nil)
 	} else if err != nil {
-		return err
+		return false, err
 	}
 	if !bytes.Equal(a, approval[:]) || step != r.Step() || !bytes.Equal(u, use[:]) {
-		return fail(counterfoil.CodeIntegrityFailed, "the receipt is for another use", nil)
+		return false, fail(counterfoil.CodeIntegrityFailed, "the receipt is for another use", nil)
 	}
 	switch {
-	case body == nil:
-		return t.settleFirst(number, st)
-	case bytes.Equal(body, r.Envelope()):
-		return nil // the same once more, after an answer that was lost
+	case settled == nil:
+		return false, t.settleFirst(number, st)
+	case bytes.Equal(settled, digest[:]):
+		return false, nil // the same once more, after an answer that was lost
 	default:
-		return t.late(st)
+		return true, t.late(number, st)
 	}
 }
 
 func (t *tx) settleFirst(number int64, st gateway.Settling) error {
 	r := st.Receipt
-	n, err := t.exec(`UPDATE executions SET outcome = ?, completed = ? WHERE number = ? AND outcome IS NULL`,
-		string(r.Outcome()), millis(r.CompletedAt()), number)
+	digest := r.Digest()
+	counters, err := t.correct(r.Tenant(), st.Counters)
+	if err != nil {
+		return err
+	}
+	place, err := t.append(r.Tenant(), st.Completed, r.CompletedAt())
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(`UPDATE executions SET outcome = ?, completed = ?, settled = ?, receipt = ? WHERE number = ? AND outcome IS NULL`,
+		string(r.Outcome()), millis(r.CompletedAt()), place, digest[:], number)
 	if err != nil {
 		return err
 	}
@@ -235,34 +259,54 @@ func (t *tx) settleFirst(number int64, st gateway.Settling) error {
 			return err
 		}
 	}
-	return t.append(r.Tenant(), st.Completed, r.CompletedAt())
+	return t.setCounters(r.Tenant(), counters)
 }
 
 // late records an outcome that comes after the receipt, as an event and nothing else.
-func (t *tx) late(st gateway.Settling) error {
-	h, err := t.head(st.Receipt.Tenant())
-	if err != nil {
+func (t *tx) late(number int64, st gateway.Settling) error {
+	digest := st.Receipt.Digest()
+	n, err := t.exec(`INSERT INTO late (number, receipt) VALUES (?, ?) ON CONFLICT DO NOTHING`, number, digest[:])
+	if err != nil || n == 0 {
 		return err
 	}
-	return t.insertEvent(h, st.Receipt.Tenant(), st.Receipt.CompletedAt(), func(sequence int64, at time.Time) []byte {
-		// The event is canonical: quotes inside of its values are escaped, so that these bytes are the member and stand
-		// once. The member keeps its place, so that the result is canonical too.
-		return bytes.Replace(st.Completed.Seal(sequence, at), []byte(`,"phase":"completed",`), []byte(`,"phase":"late-outcome",`), 1)
-	})
+	return second(t.append(st.Receipt.Tenant(), lateEvent{st.Completed}, st.Receipt.CompletedAt()))
 }
 
-// Resolve implements gateway.Uses.
+// A lateEvent is a completed event that comes too late.
+type lateEvent struct{ counterfoil.Event }
+
+func (lateEvent) Phase() counterfoil.Phase { return counterfoil.PhaseLate }
+
+// Seal changes the phase. The event is canonical: quotes inside of its values are escaped, so that these bytes are the member
+// and stand once. The member keeps its place, so that the result is canonical too.
+func (e lateEvent) Seal(sequence int64, at time.Time) []byte {
+	return bytes.Replace(e.Event.Seal(sequence, at), []byte(`,"phase":"completed",`), []byte(`,"phase":"late-outcome",`), 1)
+}
+
+// Resolve implements gateway.Uses. It writes before it looks: a commit that failed half-way may stand in the write-ahead log,
+// where a restart would find it, until the next commit overwrites it. And it waits for its turn behind the commit that the
+// caller gave up. So "absent" is final.
 func (s *Store) Resolve(ctx context.Context, u counterfoil.Use) (gateway.Resolution, *counterfoil.Consumption, error) {
 	var execution string
 	var envelope []byte
-	err := s.get(ctx, `SELECT e.id, d.consumption FROM executions e JOIN documents d ON d.number = e.number
-		WHERE e.expires = ? AND e.approval = ? AND e.step = ?`,
-		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
+	err := s.commit(ctx, func(t *tx) error {
+		execution, envelope = "", nil
+		if err := t.probe(nil); err != nil {
+			return err
+		}
+		err := t.get(`SELECT e.id, d.consumption FROM executions e LEFT JOIN documents d ON d.number = e.number
+			WHERE e.expires = ? AND e.approval = ? AND e.step = ?`,
+			[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
+		if errors.Is(err, gateway.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
 	switch {
-	case errors.Is(err, gateway.ErrNotFound):
-		return gateway.UseAbsent, nil, nil
 	case err != nil:
-		return 0, nil, err
+		return 0, nil, fail(counterfoil.CodeUnavailable, "what became of the use can't be said yet", err)
+	case execution == "":
+		return gateway.UseAbsent, nil, nil
 	case execution != u.ExecutionID:
 		return gateway.UseAnothers, nil, nil
 	}
