@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"io/fs"
@@ -111,10 +112,12 @@ func (g *Gateway) wait() (change <-chan struct{}, done func()) {
 	}
 }
 
-// id returns 128 random bits in hex with a prefix that says what it names.
+// id returns a new name: a prefix that says what it names, the time in milliseconds and 80 random bits, in hex. Names that
+// rise with time keep the store's indexes compact; nothing relies on their order, and they are no secrets.
 func (g *Gateway) id(prefix string) (string, error) {
 	var b [16]byte
-	if err := g.random(b[:]); err != nil {
+	binary.BigEndian.PutUint64(b[:], uint64(g.Now().UnixMilli())<<16) //nolint:gosec // it is only a name
+	if err := g.random(b[6:]); err != nil {
 		return "", err
 	}
 	return prefix + hex.EncodeToString(b[:]), nil

@@ -304,7 +304,7 @@ func (k *Keystore) Ring() (*counterfoil.KeyRing, error) {
 	if k.ring != nil && same(info, k.seen) {
 		return k.ring, nil
 	}
-	keys := []counterfoil.PublicKey{k.policy.Public(), k.ledger.Public(), k.receipt.Public()}
+	keys := []counterfoil.PublicKey{k.policy.Public(), k.ledger.Public(), k.receipt.Public(), k.checkpoint.Public()}
 	// Read after the look: a replacement in between is seen at the next call, when the file is another than info.
 	a, err := k.readApprover()
 	if err != nil {

@@ -49,7 +49,7 @@ func TestEnrol(t *testing.T) {
 	}
 	// A running process and the file with the public keys learn of it.
 	for name, ring := range rings(t, dir, other) {
-		if !has(ring, p.ID) || len(ring.Keys()) != 4 {
+		if !has(ring, p.ID) || len(ring.Keys()) != 5 {
 			t.Errorf("%s: %v", name, ring.Keys())
 		}
 	}

@@ -87,7 +87,7 @@ func TestOpen_makesAndFindsKeys(t *testing.T) {
 		t.Errorf("opened %q, %v", plain, err)
 	}
 	ring, err := counterfoil.ParseKeyRing(read(t, dir, keystore.PublicKeys))
-	if err != nil || len(ring.Keys()) != 3 {
+	if err != nil || len(ring.Keys()) != 4 {
 		t.Errorf("public keys: %v, %v", ring, err)
 	}
 	if other := open(t, state(t)); other.Audience() == k.Audience() || other.Policy().Public().ID == k.Policy().Public().ID {
