@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/counterfoil/counterfoil"
 )
@@ -31,78 +33,101 @@ type Doubt struct {
 	at *counterfoil.Checkpoint // to be kept by who accepts it
 }
 
-// guard returns what an operator may accept, and apart from that the faults that nobody can accept.
+// guard returns what an operator may accept, and apart from that the faults that nobody can accept. It reads what is kept
+// before the database: other processes may append meanwhile, and keep what they publish.
 func (l *Logs) guard(ctx context.Context) (doubts []Doubt, faults []error) {
-	var known []string
+	kept := map[string]keptFile{}
+	if l.c.Keep != nil {
+		var err error
+		if kept, err = l.c.Keep.all(); err != nil {
+			return nil, []error{err}
+		}
+	}
 	faults = l.each(ctx, func(ctx context.Context, s State) error {
-		origin, err := counterfoil.LogOrigin(l.c.Audience, s.Tenant)
-		if err != nil {
-			return err
+		d, err := l.doubt(ctx, s, kept)
+		if errors.Is(d.Why, counterfoil.CodeIntegrityFailed) {
+			doubts = append(doubts, d)
+		} else if err == nil {
+			err = d.Why
 		}
-		known = append(known, origin)
-		d := Doubt{Tenant: s.Tenant, Origin: origin, Has: s.Size}
-		if d.at, err = l.published(ctx, &s); err != nil {
-			return err // the database contradicts itself, or this process's memory
-		}
-		d.Should, d.Why = l.compare(ctx, s, origin)
-		if !errors.Is(d.Why, counterfoil.CodeIntegrityFailed) {
-			return d.Why
-		}
-		doubts = append(doubts, d)
-		return nil
+		return err
 	})
-	if l.c.Keep == nil || len(faults) > 0 {
+	if len(faults) > 0 {
 		return doubts, faults
 	}
-	missing, err := l.c.Keep.strangers(known)
-	if err != nil {
-		return doubts, append(faults, err)
-	}
-	for _, c := range missing {
-		doubts = append(doubts, Doubt{Origin: c.Origin(), Should: c.Size(), Why: &counterfoil.Error{
+	for _, file := range slices.Sorted(maps.Keys(kept)) { // of logs that the database does not have
+		f := kept[file]
+		if f.err != nil {
+			return doubts, []error{f.err}
+		}
+		doubts = append(doubts, Doubt{Origin: f.c.Origin(), Should: f.c.Size(), Why: &counterfoil.Error{
 			Code: counterfoil.CodeIntegrityFailed,
 			Msg: fmt.Sprintf("the log %s is missing: the database has 0 events of it, and the last checkpoint kept outside has %d",
-				c.Origin(), c.Size()),
+				f.c.Origin(), f.c.Size()),
 		}})
 	}
-	return doubts, faults
+	return doubts, nil
 }
 
-// compare holds a log against the checkpoint that is kept outside, and returns its size.
-func (l *Logs) compare(ctx context.Context, s State, origin string) (int64, error) {
-	if l.c.Keep == nil {
-		return 0, nil
+// doubt compares a log with what is kept of it, and takes that out of the map. An error is a database that contradicts
+// itself, or this process's memory.
+func (l *Logs) doubt(ctx context.Context, s State, kept map[string]keptFile) (Doubt, error) {
+	d := Doubt{Tenant: s.Tenant, Has: s.Size}
+	var err error
+	if d.Origin, err = counterfoil.LogOrigin(l.c.Audience, s.Tenant); err != nil {
+		return d, err
 	}
-	c, err := l.c.Keep.Checkpoint(origin)
-	switch {
-	case err != nil:
-		return 0, err
-	case c == nil && s.Published == 0:
-		return 0, nil // it has never had one: one is kept before it is published
-	case c == nil:
-		return 0, broken(s.Tenant, fmt.Sprintf("it has a checkpoint of %d events, and none is kept outside", s.Published))
-	case s.Size < c.Size():
-		return c.Size(), shortened(s.Tenant, s.Size, c.Size(), "the last checkpoint kept outside")
+	if l.c.Keep == nil {
+		d.at, err = l.published(ctx, &s)
+		return d, err
+	}
+	file := l.c.Keep.file(d.Origin)
+	f, ok := kept[file]
+	delete(kept, file)
+	if !ok && s.Published > 0 { // perhaps it is new
+		f.c, f.err = l.c.Keep.Checkpoint(d.Origin)
+		if s, err = l.c.Store.Log(ctx, s.Tenant); err != nil {
+			return d, err
+		}
+	}
+	if d.at, err = l.published(ctx, &s); err != nil {
+		return d, err
+	}
+	if f.c != nil {
+		d.Should = f.c.Size()
+	}
+	if d.Why = l.c.Keep.belongs(f, d.Origin); f.c != nil && d.Why == nil {
+		d.Why = l.compare(ctx, s, f.c)
+	} else if d.Why == nil && s.Published > 0 { // one is kept before it is published
+		d.Why = broken(s.Tenant, fmt.Sprintf("it has a checkpoint of %d events, and none is kept outside", s.Published))
+	}
+	return d, nil
+}
+
+// compare holds a log against the checkpoint that is kept outside.
+func (l *Logs) compare(ctx context.Context, s State, c *counterfoil.Checkpoint) error {
+	if s.Size < c.Size() {
+		return shortened(s.Tenant, s.Size, c.Size(), "the last checkpoint kept outside")
 	}
 	if err := l.verify(ctx, s.Tenant, c); err != nil {
-		return c.Size(), err
+		return err
 	}
 	root, err := l.rootAt(ctx, s, c.Size())
 	if err != nil {
-		return c.Size(), err
+		return err
 	}
 	if root != c.Root() {
-		return c.Size(), broken(s.Tenant, fmt.Sprintf(
+		return broken(s.Tenant, fmt.Sprintf(
 			"it is forked or edited: its first %d of %d events are not those of the checkpoint kept outside", c.Size(), s.Size))
 	}
-	return c.Size(), nil
+	return nil
 }
 
 // rootAt returns the root of the first events of a log whose published checkpoint is verified.
 func (l *Logs) rootAt(ctx context.Context, s State, size int64) (Hash, error) {
 	c := l.lastSeen(s.Tenant)
 	if c != nil && size <= c.Size() {
-		return (&tree{ctx: ctx, tiles: l.c.Store, tenant: s.Tenant, size: c.Size(), root: c.Root()}).rootAt(size)
+		return l.tree(ctx, s.Tenant, c).rootAt(size)
 	}
 	e, err := &edge{}, error(nil)
 	if c != nil {

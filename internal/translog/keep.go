@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/filelock"
@@ -40,7 +39,7 @@ func NewKeep(dir string) (*Keep, error) {
 
 // file names the file of a log: the last part of its origin, of hexadecimal digits.
 func (k *Keep) file(origin string) string {
-	return filepath.Join(k.dir, origin[strings.LastIndexByte(origin, '/')+1:]+keepSuffix)
+	return filepath.Join(k.dir, idOf(origin)+keepSuffix)
 }
 
 // Checkpoint returns the checkpoint that is kept of a log, nil for none. Nothing is verified but its form and its log.
@@ -49,35 +48,36 @@ func (k *Keep) Checkpoint(origin string) (*counterfoil.Checkpoint, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // no checkpoint is an answer
 	}
-	if err == nil && c.Origin() != origin {
-		return nil, &counterfoil.Error{
+	return c, k.belongs(keptFile{c, err}, origin)
+}
+
+// belongs checks that a file has the checkpoint of a log.
+func (k *Keep) belongs(f keptFile, origin string) error {
+	if f.err == nil && f.c != nil && f.c.Origin() != origin {
+		return &counterfoil.Error{
 			Code: counterfoil.CodeIntegrityFailed,
 			Msg:  "the checkpoint in " + filepath.Base(k.file(origin)) + " is of another log: does another installation keep its checkpoints here?",
 		}
 	}
-	return c, err
+	return f.err
 }
 
-// strangers returns the checkpoints that are kept of other logs than these.
-func (k *Keep) strangers(origins []string) ([]*counterfoil.Checkpoint, error) {
-	known := map[string]bool{}
-	for _, o := range origins {
-		known[k.file(o)] = true
-	}
+// A kept file is a checkpoint, or the error of reading it.
+type keptFile struct {
+	c   *counterfoil.Checkpoint
+	err error
+}
+
+// all returns what is kept, by file.
+func (k *Keep) all() (map[string]keptFile, error) {
 	files, err := filepath.Glob(filepath.Join(k.dir, "*"+keepSuffix))
 	if err != nil {
 		return nil, unavailable("the directory for checkpoints can't be read", err)
 	}
-	var out []*counterfoil.Checkpoint
+	out := make(map[string]keptFile, len(files))
 	for _, f := range files {
-		if known[f] {
-			continue
-		}
 		c, err := readNote(f)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
+		out[f] = keptFile{c, err}
 	}
 	return out, nil
 }

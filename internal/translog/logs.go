@@ -248,8 +248,7 @@ func (l *Logs) published(ctx context.Context, s *State) (*counterfoil.Checkpoint
 		return nil, err
 	}
 	if seen != nil {
-		t := &tree{ctx: ctx, tiles: l.c.Store, tenant: s.Tenant, size: c.Size(), root: c.Root()}
-		if err := t.continues(seen, "seen before"); err != nil {
+		if err := l.tree(ctx, s.Tenant, c).continues(seen, "seen before"); err != nil {
 			return nil, err
 		}
 	}

@@ -136,8 +136,7 @@ func (l *Logs) visit(ctx context.Context, v *visits, s State, c *counterfoil.Che
 		return nil, nil
 	}
 	for range 2 {
-		t := &tree{ctx: ctx, tiles: l.c.Store, tenant: s.Tenant, size: c.Size(), root: c.Root()}
-		proof, err := t.proveFrom(old)
+		proof, err := l.tree(ctx, s.Tenant, c).proveFrom(old)
 		if err != nil {
 			return nil, err
 		}
