@@ -10,6 +10,7 @@ import (
 	"encoding/asn1"
 	"encoding/base64"
 	"math/big"
+	"slices"
 )
 
 // An Algorithm is how a key signs. It belongs to the key: no message names one, so that none can choose.
@@ -32,17 +33,53 @@ type curveKey struct {
 	ec  *ecdsa.PublicKey // nil for Ed25519
 }
 
-// newCurveKey tells the curves apart by the length. A point that is not on P-256 is refused.
+// newCurveKey tells the curves apart by the length. What is no point of the curve is refused.
 func newCurveKey(raw []byte) (curveKey, error) {
 	switch len(raw) {
 	case ed25519.PublicKeySize:
-		return curveKey{raw: bytes.Clone(raw)}, nil
+		if isEdwardsKey(raw) {
+			return curveKey{raw: bytes.Clone(raw)}, nil
+		}
 	case pointSize:
 		if ec, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw); err == nil {
 			return curveKey{raw: bytes.Clone(raw), ec: ec}, nil
 		}
 	}
-	return curveKey{}, fail(CodeInvalidInput, "this is neither an Ed25519 public key nor a point on P-256")
+	return curveKey{}, fail(CodeInvalidInput, "this is neither an Ed25519 public key nor a point on P-256, or it is one of a few that prove nothing")
+}
+
+// isEdwardsKey reports whether raw is the one spelling of a point of the curve (RFC 8032, section 5.1.3) whose order is not
+// small. A point of small order fits signatures that nobody made.
+func isEdwardsKey(raw []byte) bool {
+	le := bytes.Clone(raw)
+	le[31] &= 0x7f // the sign of x
+	slices.Reverse(le)
+	y, p := new(big.Int).SetBytes(le), edwardsPrime()
+	if y.Cmp(p) >= 0 {
+		return false
+	}
+	one := big.NewInt(1)
+	d := new(big.Int).ModInverse(big.NewInt(121666), p)
+	d.Mul(d, big.NewInt(-121665))
+	yy := new(big.Int).Mul(y, y)
+	dyy := new(big.Int).Mul(d, yy)
+	// The orders 1, 2 and 4 are where y is 0 or ±1. The double of a point of order 8 has the y 0, so that x² = −y², with which
+	// the curve's equation is dy⁴ + 2y² = 1.
+	eight := new(big.Int).Add(dyy, big.NewInt(2))
+	eight.Mul(eight, yy).Sub(eight, one).Mod(eight, p)
+	u := new(big.Int).Sub(yy, one)
+	if u.Mod(u, p); y.Sign() == 0 || u.Sign() == 0 || eight.Sign() == 0 {
+		return false
+	}
+	// x² = (y² − 1)/(dy² + 1) has a root if the product of both has one; the divisor is never 0.
+	v := dyy.Add(dyy, one)
+	return big.Jacobi(u.Mod(u.Mul(u, v), p), p) == 1
+}
+
+// edwardsPrime is 2²⁵⁵ − 19.
+func edwardsPrime() *big.Int {
+	p := new(big.Int).Lsh(big.NewInt(1), 255)
+	return p.Sub(p, big.NewInt(19))
 }
 
 func (c curveKey) algorithm() Algorithm {

@@ -166,5 +166,9 @@ func (d *Decision) At() time.Time { return d.at }
 // Reason returns why, "" when it was not said.
 func (d *Decision) Reason() string { return d.reason }
 
+// Digest returns the digest of the decision's envelope, by which an event of the log names it. Unlike other digests it covers
+// the signature: what a decision says is little, and could be guessed from a digest of that alone (INV-9).
+func (d *Decision) Digest() Digest { return digest(domainDecision, d.env.canon) }
+
 // Envelope returns a copy of the signed envelope's bytes, which ParseDecision reads.
 func (d *Decision) Envelope() []byte { return slices.Clone(d.env.canon) }

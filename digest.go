@@ -40,6 +40,7 @@ const (
 	domainScopes     domain = "scopes"
 	domainValidator  domain = "validator"
 	domainLog        domain = "log"
+	domainDecision   domain = "decision"
 )
 
 // digest is the only maker of a Digest from content.
@@ -79,17 +80,22 @@ func ParseDigest(s string) (Digest, error) {
 }
 
 func parseDigest(d *Digest, s []byte) bool {
-	if len(s) != len(digestPrefix)+2*len(d) || string(s[:len(digestPrefix)]) != digestPrefix {
+	return d.parseHex(s, digestPrefix) && !d.IsZero()
+}
+
+// parseHex reads a prefix and the hex digits of all bytes.
+func (d *Digest) parseHex(s []byte, prefix string) bool {
+	if len(s) != len(prefix)+2*len(d) || string(s[:len(prefix)]) != prefix {
 		return false
 	}
 	for i := range d {
-		high, low := nibble(s[len(digestPrefix)+2*i]), nibble(s[len(digestPrefix)+2*i+1])
+		high, low := nibble(s[len(prefix)+2*i]), nibble(s[len(prefix)+2*i+1])
 		if high|low > 15 {
 			return false
 		}
 		d[i] = high<<4 | low
 	}
-	return !d.IsZero()
+	return true
 }
 
 // nibble returns the value of a lower-case hex digit, 255 for anything else.

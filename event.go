@@ -64,6 +64,8 @@ func NewPseudonyms(id string, key []byte) (*Pseudonyms, error) {
 	return &Pseudonyms{id: id, key: slices.Clone(key)}, nil
 }
 
+const pseudonymPrefix = "hmac-sha256:"
+
 // Of returns the pseudonym of a name in a role ("actor", "tool", …), "" for no name.
 func (p *Pseudonyms) Of(role, name string) string {
 	if name == "" {
@@ -71,7 +73,7 @@ func (p *Pseudonyms) Of(role, name string) string {
 	}
 	h := hmac.New(sha256.New, p.key)
 	h.Write([]byte("counterfoil/v1/pseudonym\n" + role + "\n" + name))
-	return "hmac-sha256:" + hex.EncodeToString(h.Sum(nil))
+	return pseudonymPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
 // EventParams is what an event says. Names go in as they are and come out as pseudonyms. Absent members are left out.
@@ -96,6 +98,7 @@ type EventParams struct {
 	UseDigest      Digest
 	ReceiptDigest  Digest
 	ResultDigest   Digest
+	DecisionDigest Digest // of the decision that the event records: a denial, a classification, a revocation
 
 	Rows, Bytes                 int64 // accepted
 	ObservedRows, ObservedBytes int64
@@ -127,12 +130,14 @@ func NewEvent(phase Phase, names *Pseudonyms, p EventParams) (Event, error) {
 	case p.Outcome != "" && !slices.Contains(outcomes(), p.Outcome):
 		return Event{}, fail(CodeInvalidInput, "the event's outcome is not known")
 	case !isCode(p.Code):
-		return Event{}, fail(CodeInvalidInput, "an event's code is at most 128 of the characters a-z, 0-9, -, _ and /")
-	case min(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) < 0:
+		return Event{}, fail(CodeInvalidInput, badCode)
+	case min(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) < 0 || max(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) > maxSafeInteger:
 		return Event{}, fail(CodeInvalidInput, "the event's counts are not counts")
 	}
 	return Event{phase: phase, names: names, p: p}, nil
 }
+
+const badCode = "an event's code is at most 128 of the characters a-z, 0-9, -, _ and /"
 
 // isCode keeps free text out of the log.
 func isCode(s string) bool {
@@ -181,6 +186,7 @@ func (e Event) Seal(sequence int64, at time.Time) []byte {
 		w.count("bytes", e.p.Bytes)
 	}
 	w.maybe("code", e.p.Code)
+	w.maybeDigest("decisionDigest", e.p.DecisionDigest)
 	w.maybe("effect", string(e.p.Effect))
 	w.text("executionId", e.p.ExecutionID)
 	w.maybeDigest("inputDigest", e.p.InputDigest)

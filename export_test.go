@@ -20,7 +20,7 @@ func Domains() []string {
 	for _, d := range []domain{
 		domainPlan, domainPolicy, domainBindings, domainParameters, domainInput, domainDryRun, domainApproval, domainUse, domainResult,
 		domainReceipt, domainEvent, domainToolDef, domainArguments, domainUpstream, domainEvidence, domainEndpoint, domainScopes,
-		domainValidator, domainActor, domainKeyID, domainGrant, domainLog,
+		domainValidator, domainActor, domainKeyID, domainGrant, domainLog, domainDecision,
 	} {
 		out = append(out, string(d))
 	}

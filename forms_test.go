@@ -247,6 +247,7 @@ func forms(t testing.TB) []form {
 				"signatures": list{doc{"keyid": "k", "sig": base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 64))}},
 			}))
 		}, nil, []string{"/predicate/receipt", "/subject"}},
+		{"event", eventDoc(t), drop(counterfoil.ParseEvent), optionalInEvents(t), nil},
 		{"envelope", asDoc(decode(envelopeOf("approval", canonical(approvalPayload())))), drop(counterfoil.ParseApproval), nil, nil},
 		{"dry run", asDoc(decode(mustDryRun(t, plan(), policy()).Canonical())),
 			func(b []byte) error { _, err := counterfoil.ParseDryRun(b, allowed); return err },

@@ -114,7 +114,8 @@ func digestOfVector(t testing.TB, kind string, v vectorFile) (stringer, error) {
 	case "result":
 		return counterfoil.ResultDigest(b), nil
 	case "event":
-		return counterfoil.EventDigest(b), nil
+		_, err := counterfoil.ParseEvent(b)
+		return counterfoil.EventDigest(b), err
 	case "plan":
 		return of(counterfoil.ParsePlan(b))((*counterfoil.Plan).Digest)
 	case "policy":
@@ -242,7 +243,7 @@ func TestVectors_faultsInPython(t *testing.T) {
 	kinds := map[string]string{
 		"plan": "plan", "policy": "policy", "operation": "operation", "context": "context", "approval": "approval",
 		"consumption": "consumption", "receipt": "receipt", "standing grant": "standing-grant", "key ring": "keys", "passkey ring": "keys",
-		"dry run": "dry-run", "bundle": "bundle", "discovery": "discovery", "statement": "statement",
+		"dry run": "dry-run", "bundle": "bundle", "discovery": "discovery", "statement": "statement", "event": "event",
 	}
 	for _, f := range forms(t) {
 		kind, ok := kinds[f.name]

@@ -44,6 +44,16 @@ def ed_point(b):
     return x, y, 1, x * y % P
 
 
+def is_ed_key(b):
+    """A point in its one spelling, whose order is not small: eight times the point is not the neutral one."""
+    a = ed_point(b)
+    if a is None:
+        return False
+    for _ in range(3):
+        a = ed_double(a)
+    return a[0] % P != 0 or (a[1] - a[2]) % P != 0
+
+
 def ed_bytes(a):
     inverse = pow(a[2], -1, P)
     x, y = a[0] * inverse % P, a[1] * inverse % P

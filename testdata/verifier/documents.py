@@ -13,6 +13,7 @@ from canon import Number, Refused, canonical, digest, invalid
 
 MOST = 2**53 - 1
 EFFECTS = ["destructive", "job", "mutation", "publish", "read", "realtime", "render", "share"]
+OUTCOMES = ["succeeded", "failed", "cancelled", "indeterminate"]
 DATA_MODES = ["cached", "offline", "replayed", "live"]
 
 # Default-ignorable code points and variation selectors that are no format characters (Unicode, PropList).
@@ -397,7 +398,7 @@ def receipt(e):
         env=e, digest=digest("receipt", e.payload), tenant=name(m["tenant"]), audience=name(m["audience"]), id=name(m["id"]),
         step=name(m["stepId"]), input=digest_text(m["inputDigest"]), approval=digest_text(m["approvalDigest"]),
         use=digest_text(m["useDigest"]), plan=digest_text(m["planDigest"]), policy=digest_text(m["policyDigest"]),
-        bindings=digest_text(m["bindingsDigest"]), outcome=word(m["outcome"], "succeeded", "failed", "cancelled", "indeterminate"),
+        bindings=digest_text(m["bindingsDigest"]), outcome=word(m["outcome"], *OUTCOMES),
         result=digest_text(m["resultDigest"]) if "resultDigest" in m else None, rows=count(m["rows"]), bytes=count(m["bytes"]),
         seen_rows=count(m["observedRows"]), seen_bytes=count(m["observedBytes"]), completed=time(m["completedAt"]),
         issued=time(m["issuedAt"]), late=truth(m, "late"), recovered=truth(m, "recovered"), uncounted=truth(m, "uncounted"),
@@ -416,6 +417,44 @@ def decision(e):
         env=e, tenant=name(m["tenant"]), audience=name(m["audience"]), approver=name(m["approver"]), at=time(m["decidedAt"]), why=why,
         verb=word(m["verb"], "deny", "classify", "revoke"), subject=digest_text(m["subject"]),
     )
+
+
+PHASES = [
+    "refused", "requested", "approved", "denied", "lapsed", "classified", "started", "completed", "late-outcome", "revoked",
+]
+
+
+def event(b):
+    m = members(
+        canon.parse_canonical(b, canon.EVENT), "actor?", "approvalDigest?", "audience", "bindingsDigest?", "bytes?", "code?", "decisionDigest?",
+        "effect?", "executionId", "inputDigest?", "kind", "late?", "observedBytes?", "observedRows?", "outcome?", "phase", "plan?",
+        "planDigest?", "policyDigest?", "pseudonymKey", "receiptDigest?", "recovered?", "resultDigest?", "rows?", "sequence", "source?",
+        "step?", "tenant", "time", "tool?", "uncounted?", "useDigest?", "version")
+    header(m, "event")
+    e = Record(
+        value=m, digest=digest("event", b), leaf=b, phase=word(m["phase"], *PHASES), tenant=name(m["tenant"]), audience=name(m["audience"]),
+        execution=name(m["executionId"]), sequence=count(m["sequence"], 1), time=time(m["time"]),
+    )
+    name(m["pseudonymKey"])
+    for k in m:
+        if k.endswith("Digest"):
+            digest_text(m[k])
+        if k in ("actor", "plan", "source", "step", "tool") and not re.fullmatch("hmac-sha256:[0-9a-f]{64}", string(m[k])):
+            invalid("this is no pseudonym")
+        if k in ("late", "recovered", "uncounted"):
+            truth(m, k)
+    if "code" in m and not re.fullmatch("[a-z0-9_/-]{1,128}", string(m["code"])):
+        invalid("this is no code")
+    if "effect" in m:
+        word(m["effect"], *EFFECTS)
+    if "outcome" in m:
+        word(m["outcome"], *OUTCOMES)
+    for k in ("bytes", "observedBytes", "observedRows", "rows"):
+        if (k in m) != (e.phase in ("completed", "late-outcome")):
+            invalid("an event has counts if it records an outcome, and only then")
+        if k in m:
+            count(m[k])
+    return e
 
 
 def standing_grant(e):

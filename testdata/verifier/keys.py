@@ -25,6 +25,11 @@ def is_origin(s, rp_id):
     return is_domain(host) and (host == rp_id or host.endswith("." + rp_id))
 
 
+def is_note_name(s):
+    """Whether a name can stand on a note: no white space, no plus."""
+    return "+" not in s and not any(c.isspace() for c in s)
+
+
 def unpadded(b):
     return base64.urlsafe_b64encode(b).decode().rstrip("=")
 
@@ -42,16 +47,22 @@ def key(v):
     raw = base64url_32(m["x"]) + (base64url_32(m["y"]) if ec else b"")
     if ec and not curves.on_p256(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")):
         invalid("the point is not on the curve")
+    if not ec and not curves.is_ed_key(raw):
+        invalid("this is no public key of Ed25519, or one of small order")
     thumb = {"crv": m["crv"], "kty": m["kty"], "x": m["x"]}
     if ec:
         thumb["y"] = m["y"]
     if text(m["kid"]) != unpadded(hashlib.sha256(canon.canonical(thumb)).digest()):
         invalid("the id is not the thumbprint")
     k = Record(
-        id=m["kid"], alg=alg, raw=raw, role=word(m["role"], "approver", "policy", "ledger", "receipt"), owner=name(m["owner"]),
+        id=m["kid"], alg=alg, raw=raw, role=word(m["role"], "approver", "policy", "ledger", "receipt", "checkpoint", "witness"), owner=name(m["owner"]),
         custody=word(m["custody"], "holder", "gateway"), tenants=names(m["tenants"], 1, 1024, False), begins=time(m["notBefore"]),
         ends=time(m["notAfter"]) if "notAfter" in m else None, passkey=None, revoked=None,
     )
+    if k.role in ("checkpoint", "witness") and ec:
+        invalid("the keys of logs and witnesses are Ed25519")
+    if k.role == "witness" and not is_note_name(k.owner):
+        invalid("a witness's name has no white space and no plus")
     if k.ends is not None and k.ends <= k.begins:
         invalid("a key ends after it begins")
     if "revoked" in m:

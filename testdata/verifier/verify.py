@@ -271,8 +271,10 @@ def judge(kind, h, b, read):
         return digest(kind, canonical(canon.parse(b, canon.ARGUMENTS)))
     if kind in ("tool-definition", "upstream", "rules"):
         return digest("policy" if kind == "rules" else kind, canonical(canon.parse(b, canon.ARGUMENTS, rounded=True)))
-    if kind in ("result", "event"):
+    if kind == "result":
         return digest(kind, b)
+    if kind == "event":
+        return documents.event(b).digest
     if kind == "plan":
         return digest(kind, canonical(document(canon.DOCUMENT, lambda v: documents.plan(v, False, True))))
     if kind == "policy":
