@@ -15,6 +15,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/console"
+	"github.com/counterfoil/counterfoil/internal/filelock"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/governance"
 )
@@ -22,6 +23,19 @@ import (
 // settings is config.yaml in the state directory. Every field may be left out; an unknown one is an error. Durations are
 // written as in "50s" or "15m".
 type settings struct {
+	// Store is where the records are kept: "sqlite:" (a file in the state directory), sqlite:///ABSOLUTE/PATH, or
+	// postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full for many gateways that share one database.
+	// $COUNTERFOIL_STORE and --store come before it. A file with a password in it must be readable by its owner alone.
+	Store string `json:"store"`
+	// Checkpoints is a directory outside of the database that the newest checkpoint of the log is kept in, by its absolute
+	// path; it must exist. Another disk, or a place that is backed up by itself, is best: a database that was set back is
+	// detected by it. Without it that is the directory checkpoints in the state directory.
+	Checkpoints string `json:"checkpoints"`
+	// Witnesses are others' services that sign the log's checkpoints.
+	Witnesses []witness `json:"witnesses"`
+	// Lease is how long a gateway on PostgreSQL counts as alive without a sign of life, 1s to 10m. What one leaves unfinished
+	// that dies is settled by another after that.
+	Lease string `json:"lease"`
 	// Console is where the reviewer's pages are served: a loopback address with a port.
 	Console string `json:"console"`
 	// Hold is how long a call waits for a person before the agent is told to come back. At most 10m.
@@ -59,12 +73,16 @@ func (s *settings) holdFor(server string) {
 // config is settings, checked.
 type config struct {
 	settings
-	hold, requestLife, grantLife, coolDown, callTimeout time.Duration
-	rules                                               *governance.Rules
+	hold, requestLife, grantLife, coolDown, callTimeout, lease time.Duration
+
+	place     place
+	witnessed []witnessed
+	rules     *governance.Rules
 }
 
 func defaultSettings() settings {
 	return settings{
+		Store: "sqlite:", Witnesses: []witness{}, Lease: "30s",
 		Console: "127.0.0.1:7373", Hold: "50s", RequestLife: "15m", GrantLife: "5m", CoolDown: "10m", CallTimeout: "10m",
 		MaxCalls: 10_000, MaxPending: 100, Rules: []rule{},
 	}
@@ -72,24 +90,46 @@ func defaultSettings() settings {
 
 const maxConfig = 1 << 20
 
-// readConfig reads the configuration file and lets tighten, if not nil, change it. A file that is not there means the
-// defaults.
-func readConfig(path string, tighten func(*settings) error) (config, error) {
+// readConfig reads the configuration of a state directory, puts the command's own settings over it and checks the whole. A
+// file that is not there means the defaults.
+func (a *app) readConfig(dir string) (config, error) {
+	path := filepath.Join(dir, configFile)
 	set := defaultSettings()
 	if err := readSettings(path, &set); err != nil {
 		return config{}, badConfig(path, err)
 	}
-	c, err := checkConfig(set)
-	if err != nil {
+	if _, err := checkConfig(set, dir); err != nil {
 		return config{}, badConfig(path, err)
 	}
-	if tighten == nil {
-		return c, nil
+	if p, err := parsePlace(set.Store, dir); err == nil && p.secret() {
+		if err := private(path); err != nil {
+			return config{}, badConfig(path, err)
+		}
 	}
-	if err := tighten(&set); err != nil {
-		return config{}, err
+	if text := os.Getenv(storeVariable); text != "" {
+		set.Store = text
 	}
-	return checkConfig(set)
+	if a.storeURL != "" {
+		set.Store = a.storeURL
+	}
+	if a.tighten != nil {
+		if err := a.tighten(&set); err != nil {
+			return config{}, err
+		}
+	}
+	return checkConfig(set, dir)
+}
+
+// private refuses a file that other users may read.
+func private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if msg := filelock.Exposed(info); msg != "" {
+		return errors.New("it holds a password and " + msg)
+	}
+	return nil
 }
 
 func readSettings(path string, set *settings) error {
@@ -116,8 +156,20 @@ func badConfig(path string, err error) error {
 	return &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: "the configuration " + path + " can't be used: " + err.Error(), Err: err}
 }
 
-func checkConfig(set settings) (config, error) {
+func checkConfig(set settings, dir string) (config, error) {
 	c := config{settings: set}
+	var err error
+	if c.place, err = parsePlace(set.Store, dir); err != nil {
+		return c, err
+	}
+	if set.Checkpoints == "" {
+		c.Checkpoints = filepath.Join(dir, checkpointDir)
+	} else if !filepath.IsAbs(set.Checkpoints) {
+		return c, errors.New("checkpoints must be the absolute path of a directory")
+	}
+	if c.witnessed, err = checkWitnesses(set.Witnesses); err != nil {
+		return c, err
+	}
 	for _, d := range []struct {
 		name        string
 		text        string
@@ -129,6 +181,7 @@ func checkConfig(set settings) (config, error) {
 		{"grantLife", set.GrantLife, &c.grantLife, 10 * time.Second, 24 * time.Hour},
 		{"coolDown", set.CoolDown, &c.coolDown, 0, 24 * time.Hour},
 		{"callTimeout", set.CallTimeout, &c.callTimeout, time.Second, 24 * time.Hour},
+		{"lease", set.Lease, &c.lease, time.Second, 10 * time.Minute},
 	} {
 		v, err := time.ParseDuration(d.text)
 		if err != nil || v < d.least || v > d.most {
@@ -155,7 +208,6 @@ func checkConfig(set settings) (config, error) {
 		}
 		rules = append(rules, governance.Rule{Tool: r.Tool, Decision: r.Decision})
 	}
-	var err error
 	c.rules, err = governance.NewRules(rules)
 	return c, err
 }
@@ -169,16 +221,17 @@ func (c *config) apply(g *gateway.Config) {
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Check the configuration"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "check", Short: "Check config.yaml and print what is in force", Args: cobra.NoArgs,
+		Use: "check", Short: "Check config.yaml and print what is in force, without passwords", Args: cobra.NoArgs,
 		RunE: does(func(*cobra.Command, []string) error {
 			dir, err := a.stateDirectory()
 			if err != nil {
 				return err
 			}
-			c, err := readConfig(filepath.Join(dir, configFile), nil)
+			c, err := a.readConfig(dir)
 			if err != nil {
 				return err
 			}
+			c.Store = c.place.String()
 			if a.asJSON {
 				return a.printJSON(c.settings)
 			}

@@ -329,16 +329,16 @@ running wrap, or by this command with --serve.`,
 	return cmd
 }
 
-// serveOnly serves the pages and the gateway's own work, without a server to wrap.
+// serveOnly serves the pages and does the gateway's own work, without a server to wrap, until ctx ends.
 func (s *state) serveOnly(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.serveConsole(ctx)
-	}()
-	err := s.gate.Serve(ctx, func() {})
-	<-done
-	return err
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	duty, err := s.serve(ctx, interrupt)
+	if err != nil {
+		return err
+	}
+	s.serveConsole(ctx)
+	return duty.stop()
 }
 
 func dial(ctx context.Context, addr string) (ok bool, err error) {

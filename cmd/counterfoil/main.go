@@ -44,6 +44,7 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	stateDir string
+	storeURL string
 	asJSON   bool
 	tighten  func(*settings) error // what a command's flags change in the configuration; nil for nothing
 }
@@ -92,7 +93,13 @@ func does(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 
 // hint says what to do about an error that a person can do something about.
 func hint(err error) string {
+	db, ofStore := errors.AsType[*storeError](err)
+	_, doubted := errors.AsType[*guardError](err)
 	switch {
+	case doubted:
+		return "counterfoil store status says more; after a deliberate restore: counterfoil store accept-restore"
+	case ofStore:
+		return db.hint()
 	case errors.Is(err, gateway.ErrNotFound):
 		return "counterfoil approvals list --state all, counterfoil receipts list"
 	case errors.Is(err, errNotEnrolled):
@@ -117,6 +124,7 @@ receipt, the counterfoil, proves what ran.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default: $COUNTERFOIL_STATE, or the platform's)")
+	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "database URL, sqlite: or postgres: (default: $COUNTERFOIL_STORE, or the configuration's)")
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),

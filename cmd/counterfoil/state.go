@@ -14,7 +14,7 @@ import (
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/keystore"
-	"github.com/counterfoil/counterfoil/internal/store/sqlite"
+	"github.com/counterfoil/counterfoil/internal/translog"
 	"github.com/counterfoil/counterfoil/scan"
 )
 
@@ -26,7 +26,8 @@ type state struct {
 	dir    string
 	config config
 	keys   *keystore.Keystore
-	store  *sqlite.Store
+	store  store
+	logs   *translog.Logs
 	gate   *gateway.Gateway
 	log    *slog.Logger
 }
@@ -66,40 +67,55 @@ func (a *app) open(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	s := &state{dir: dir, log: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	if s.config, err = readConfig(filepath.Join(dir, configFile), a.tighten); err != nil {
+	if s.config, err = a.readConfig(dir); err != nil {
 		return nil, err
 	}
 	if s.keys, err = keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader}); err != nil {
 		return nil, err
 	}
-	s.store, err = sqlite.Open(ctx, filepath.Join(dir, databaseFile), sqlite.Options{
-		Audience: s.keys.Audience(), Signer: s.keys.Ledger(), Now: time.Now, Names: s.keys.Pseudonyms(),
-	})
-	if err != nil {
+	if s.store, err = s.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.store.Ready(ctx); err != nil {
-		return nil, errors.Join(err, s.store.Close())
-	}
-	c := gateway.DefaultConfig()
-	c.Keys, c.Store, c.Scanner, c.Rules = s.keys, s.store, scan.New(), s.config.rules
-	c.Now, c.Rand, c.Logger, c.Files, c.Guard = time.Now, rand.Reader, s.log, os.DirFS("/"), s.store.Ready
-	s.config.apply(&c)
-	if s.gate, err = gateway.New(c); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	return s, nil
 }
 
+// prepare makes the log and the gateway over an open store.
+func (s *state) prepare() (err error) {
+	if s.logs, err = s.openLogs(); err != nil {
+		return err
+	}
+	c := gateway.DefaultConfig()
+	c.Keys, c.Store, c.Scanner, c.Rules = s.keys, s.store, scan.New(), s.config.rules
+	c.Now, c.Rand, c.Logger, c.Files, c.Guard = time.Now, rand.Reader, s.log, os.DirFS("/"), s.guard
+	s.config.apply(&c)
+	s.gate, err = gateway.New(c)
+	return err
+}
+
 const (
-	databaseFile = "counterfoil.db"
-	configFile   = "config.yaml"
+	databaseFile  = "counterfoil.db"
+	configFile    = "config.yaml"
+	checkpointDir = "checkpoints"
 )
 
 func (s *state) close() error { return s.store.Close() }
 
-// with opens the state for one command.
-func (a *app) with(ctx context.Context, f func(*state) error) (err error) {
+// with opens the state for one command that may add to the log.
+func (a *app) with(ctx context.Context, f func(*state) error) error {
+	return a.unguarded(ctx, func(s *state) error {
+		if err := s.guard(ctx); err != nil {
+			return err
+		}
+		defer s.publishOnce(ctx)
+		return f(s)
+	})
+}
+
+// unguarded opens the state for a command that looks at a database which may be damaged.
+func (a *app) unguarded(ctx context.Context, f func(*state) error) (err error) {
 	s, err := a.open(ctx)
 	if err != nil {
 		return err

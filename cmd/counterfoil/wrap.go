@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,22 +111,17 @@ func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return err
 	}
-	var work sync.WaitGroup
-	defer work.Wait()
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop() // the gateway's own work ends after the last call
-
-	ready, served := make(chan struct{}), make(chan error, 1)
-	work.Go(func() { served <- s.gate.Serve(own, func() { close(ready) }) })
-	select {
-	case <-ready:
-	case err := <-served:
+	ctx, interrupt := context.WithCancelCause(ctx)
+	defer interrupt(nil)
+	duty, err := s.serve(ctx, interrupt)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, duty.stop()) }() // the gateway's own work ends after the last call
 	if !w.noConsole {
-		work.Go(func() { s.serveConsole(own) })
+		duty.work.Go(func() { s.serveConsole(duty.ctx) })
 	}
-	conn, err := a.startUpstream(own, s, w)
+	conn, err := a.startUpstream(duty.ctx, s, w)
 	if err != nil {
 		return err
 	}
@@ -136,8 +130,8 @@ func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 		Name: filepath.Base(w.argv[0]) + " " + strings.Join(w.argv[1:], " "), Identity: w.identity, Hold: w.hold,
 		Drain: s.gate.Grace + time.Second, Now: time.Now, Logger: s.log,
 	})
-	if errors.Is(err, context.Canceled) {
-		return nil // interrupted: an orderly end
+	if ctx.Err() != nil {
+		return nil // interrupted: an orderly end, or the duty says why not
 	}
 	return err
 }
