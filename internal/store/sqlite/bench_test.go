@@ -27,7 +27,7 @@ func BenchmarkLedger(b *testing.B) {
 		raw := flushes(b, dir, 150)
 		spend := one(b, s, &next, 150, false)
 		both := one(b, s, &next, 150, true)
-		many := callers(b, s, &next, 64, 24)
+		many := callers(b, ledgers(b, s, &next, 64*24), 64)
 		raw2 := flushes(b, dir, 150)
 		raw = slices.Concat(raw, raw2)
 		p50 := at(raw, 50)
@@ -123,9 +123,9 @@ func one(b *testing.B, s *sqlite.Store, next *atomic.Int64, n int, settle bool) 
 }
 
 // callers measures many callers at once: the time per settled use.
-func callers(b *testing.B, s *sqlite.Store, next *atomic.Int64, callers, each int) time.Duration {
+func callers(b *testing.B, work []*storetest.Ledger, callers int) time.Duration {
 	b.Helper()
-	work := ledgers(b, s, next, callers*each)
+	each := len(work) / callers
 	var wg sync.WaitGroup
 	began := time.Now()
 	for i := range callers {
@@ -137,6 +137,21 @@ func callers(b *testing.B, s *sqlite.Store, next *atomic.Int64, callers, each in
 	}
 	wg.Wait()
 	return time.Since(began) / time.Duration(callers*each)
+}
+
+// BenchmarkCalls is what 64 callers need for a settled use, boundary and receipt included. On a file system in memory that is
+// CPU alone: TMPDIR=/dev/shm go test -bench Calls
+func BenchmarkCalls(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "test.db"), options(storetest.Start))
+	var next atomic.Int64
+	const each = 20
+	for b.Loop() {
+		b.StopTimer()
+		work := ledgers(b, s, &next, 64*each)
+		b.StartTimer()
+		callers(b, work, 64)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*64*each), "µs/call")
 }
 
 // BenchmarkSign is what a Spend signs inside of its transaction.
@@ -152,4 +167,20 @@ func BenchmarkSign(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSpend is one caller's Spend, as BenchmarkCalls.
+func BenchmarkSpend(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "test.db"), options(storetest.Start))
+	var next atomic.Int64
+	const each = 200
+	for b.Loop() {
+		b.StopTimer()
+		work := ledgers(b, s, &next, each)
+		b.StartTimer()
+		for _, l := range work {
+			run(l, b, false)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*each), "µs/spend")
 }

@@ -52,7 +52,7 @@ func settings(a access) []setting {
 		{"cell_size_check", int64(1), int64(1)},
 		{"temp_store", "MEMORY", int64(2)},
 		{"cache_size", int64(-8192), int64(-8192)},               // KiB
-		{"wal_autocheckpoint", int64(1000), int64(1000)},         // pages
+		{"wal_autocheckpoint", int64(4000), int64(4000)},         // pages: 16 MiB; each costs the commit that runs it two flushes
 		{"journal_size_limit", int64(16 << 20), int64(16 << 20)}, // a log that a slow reader let grow shrinks to this
 		{"query_only", queryOnly, queryOnly},
 	}
@@ -65,14 +65,18 @@ type connector struct {
 	err    error
 }
 
-func newConnector(path string, a access) connector {
-	// mode=rw: a file that has vanished is an error, not a new and empty database.
+// address is the URI of a file that must be there: one that has vanished is an error, not a new and empty database.
+func address(path string) string {
 	u := url.URL{Path: filepath.ToSlash(path)}
 	name := u.EscapedPath()
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name // C:/…
 	}
-	c, err := sqlite.NewConnector("file://" + name + "?mode=rw&_defensive=1&_dqs=0")
+	return "file://" + name + "?mode=rw&_defensive=1&_dqs=0"
+}
+
+func newConnector(path string, a access) connector {
+	c, err := sqlite.NewConnector(address(path))
 	return connector{Connector: c, access: a, err: err}
 }
 

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+
+	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
 // Faulty returns the options with a function that is asked at every stage of a transaction and makes it fail.
@@ -28,4 +30,15 @@ func (o Options) Stepped(more ...string) Options {
 // Write runs a statement of the test's own in a transaction of the store.
 func (s *Store) Write(query string, args ...any) error {
 	return s.commit(context.Background(), func(t *tx) error { _, err := t.exec(query, args...); return err })
+}
+
+// Kill ends the store's sign of life as the kernel does when a process is killed. It may be closed afterwards.
+func (s *Store) Kill() error {
+	spare, err := filelock.Try(s.process.file(s.process.id) + ".spare")
+	if err != nil {
+		return err
+	}
+	dead := s.process.lock
+	s.process.lock = spare
+	return dead.Release()
 }

@@ -61,8 +61,19 @@ func prepareLocked(ctx context.Context, path string, o Options) error {
 	if msg := filelock.Exposed(info); msg != "" {
 		return fail(counterfoil.CodeIntegrityFailed, name+" "+msg, nil)
 	}
-	return openError(name, upgrade(ctx, path, readWrite, o))
+	if err := upgrade(ctx, path, readWrite, o); err != nil {
+		return openError(name, err)
+	}
+	if info.Size() > checkedAtStart {
+		return nil
+	}
+	db := openPool(path, readOnly, 1)
+	return openError(name, errors.Join(whole(ctx, db), db.Close()))
 }
+
+// checkedAtStart bounds, in bytes, the databases of which every page is looked at before they are used: a larger one would
+// keep its user waiting, and is left to Check.
+const checkedAtStart = 16 << 20
 
 // create makes the database under another name and moves it into its place when it is complete: a crash leaves no
 // database rather than half of one.
@@ -73,12 +84,8 @@ func create(ctx context.Context, path string, o Options) error {
 			return fail(counterfoil.CodeUnavailable, "the database can't be made", err)
 		}
 	}
-	// A log without its database would be taken for the new one's.
-	for _, old := range []string{path + "-wal", path + "-journal"} {
-		if _, err := os.Lstat(old); err == nil {
-			return fail(counterfoil.CodeIntegrityFailed,
-				"the database "+filepath.Base(path)+" is missing, but its log "+filepath.Base(old)+" is there; restore it", nil)
-		}
+	if err := orphanedLog(path); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator chooses the path
 	if err == nil {
@@ -92,6 +99,17 @@ func create(ctx context.Context, path string, o Options) error {
 	}
 	if err := publish(fresh, path); err != nil {
 		return fail(counterfoil.CodeUnavailable, "the database can't be moved into its place", err)
+	}
+	return nil
+}
+
+// orphanedLog refuses a log without its database, which would be taken for the new one's.
+func orphanedLog(path string) error {
+	for _, old := range []string{path + "-wal", path + "-journal"} {
+		if _, err := os.Lstat(old); err == nil {
+			return fail(counterfoil.CodeIntegrityFailed,
+				"the database "+filepath.Base(path)+" is missing, but its log "+filepath.Base(old)+" is there; restore it, or move both away", nil)
+		}
 	}
 	return nil
 }

@@ -81,21 +81,21 @@ func (s *Store) Retire(ctx context.Context, tenant string, before, now time.Time
 	if limit == 0 {
 		return 0, nil
 	}
-	emptied := 0
 	for {
-		dropped := 0
+		emptied, dropped := 0, 0
 		err := s.commit(ctx, func(t *tx) (err error) {
-			if emptied == 0 {
-				if emptied, err = t.retireEvents(tenant, before, limit); err != nil {
-					return err
-				}
+			if emptied, err = t.retireEvents(tenant, before, limit); err != nil {
+				return err
 			}
 			dropped, err = t.retireDocuments(tenant, before, now, limit)
 			return err
 		})
+		if err != nil {
+			return 0, err
+		}
 		// Nobody comes back after 0: then all documents go now.
-		if err != nil || emptied > 0 || dropped < limit {
-			return emptied, err
+		if emptied > 0 || dropped < limit {
+			return emptied, nil
 		}
 	}
 }

@@ -32,7 +32,8 @@ type queue struct {
 }
 
 // do runs f in a transaction and makes it durable. An error of f means that nothing of it was recorded. A batch that has
-// begun does not hang on the patience of one caller: who goes away meanwhile does not know the outcome.
+// begun does not hang on the patience of one caller: who goes away meanwhile does not know the outcome. After an error nothing
+// may be read that f sets: it may be running still.
 func (q *queue) do(ctx context.Context, f func(*tx) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return fail(counterfoil.CodeUnavailable, "cancelled before anything was recorded", err)

@@ -34,5 +34,5 @@ func (s *Store) TakeSecret(ctx context.Context, kind, hash string, now time.Time
 		n, err = t.exec(`DELETE FROM secrets WHERE kind = ? AND hash = ? AND expires > ?`, kind, hash, millis(now))
 		return err
 	})
-	return n == 1 && err == nil, err
+	return err == nil && n == 1, err
 }

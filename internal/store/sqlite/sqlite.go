@@ -12,6 +12,7 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -58,6 +59,8 @@ type Store struct {
 	queue   queue
 	read    *sql.DB
 	watch   *watcher
+
+	checking sync.Mutex
 }
 
 var _ gateway.Store = (*Store)(nil)
