@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,6 +30,8 @@ type member struct {
 type operation interface {
 	// want names what must be read. It is asked once for each attempt.
 	want(v *view)
+	// prepare does what can be done while the server reads.
+	prepare(v *view, clock time.Time)
 	// judge decides. When it writes nothing it leaves the view as it was.
 	judge(v *view) (wrote bool, err error)
 	// size is roughly how many bytes it writes.
@@ -164,7 +167,13 @@ func (s *Store) runOnce(ctx context.Context, batch []*member) (began bool, err e
 		v.t.abandon()
 		return false, err
 	}
-	if err := v.load(); err != nil {
+	asked := s.o.Now()
+	err = v.load(func() {
+		for _, m := range batch {
+			m.prepare(v, asked)
+		}
+	})
+	if err != nil {
 		v.t.abandon()
 		return sqlState(err) != "", err
 	}
@@ -175,6 +184,10 @@ func (s *Store) runOnce(ctx context.Context, batch []*member) (began bool, err e
 			m.wrote, err = m.judge(v)
 			return err
 		})
+		if m.err != nil && !spoken(m.err) { // the database's: the transaction is gone
+			v.t.abandon()
+			return true, m.err
+		}
 		took = took || m.wrote
 	}
 	if !took {

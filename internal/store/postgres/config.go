@@ -52,6 +52,12 @@ func parseURL(text string) (cfg *pgxpool.Config, schema string, err error) {
 	if !strings.Contains(u.RawQuery, "pool_max_conns=") {
 		cfg.MaxConns = poolSize
 	}
+	want := settings(schema)
+	for name := range c.RuntimeParams {
+		if strings.HasSuffix(name, "_timeout") {
+			delete(want, name) // the operator's own
+		}
+	}
 	first := c.ValidateConnect
 	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if first != nil {
@@ -59,7 +65,7 @@ func parseURL(text string) (cfg *pgxpool.Config, schema string, err error) {
 				return err
 			}
 		}
-		return prepare(ctx, conn, schema)
+		return prepare(ctx, conn, want)
 	}
 	return cfg, schema, nil
 }
@@ -81,8 +87,7 @@ func settings(schema string) map[string]string {
 }
 
 // prepare checks the server behind a new connection and makes the session ours.
-func prepare(ctx context.Context, conn *pgconn.PgConn, schema string) error {
-	want := settings(schema)
+func prepare(ctx context.Context, conn *pgconn.PgConn, want map[string]string) error {
 	var set strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		set.WriteString(`, set_config('` + name + `', '` + want[name] + `', false)`)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -111,10 +110,6 @@ type eventRows struct {
 // append gives an event its place in the tenant's log. Times never decrease: one from before the newest event is raised to
 // that event's.
 func (t *tx) append(tenant string, e counterfoil.Event, at time.Time) error {
-	return t.place(tenant, e, e.Phase(), at, e.Seal)
-}
-
-func (t *tx) place(tenant string, e counterfoil.Event, phase counterfoil.Phase, at time.Time, seal func(int64, time.Time) []byte) error {
 	if err := proper(tenant, e); err != nil {
 		return err
 	}
@@ -125,11 +120,11 @@ func (t *tx) place(tenant string, e counterfoil.Event, phase counterfoil.Phase, 
 	if at = at.UTC().Truncate(time.Millisecond); at.Before(h.at) {
 		at = h.at
 	}
-	body := seal(h.sequence+1, at)
+	body := e.Seal(h.sequence+1, at)
 	h.sequence, h.at, h.moved = h.sequence+1, at, true
-	leaf := sha256.Sum256(append([]byte{0}, body...))
+	leaf := counterfoil.LeafHash(body)
 	r := &t.events
-	r.tenant, r.phase, r.execution = append(r.tenant, tenant), append(r.phase, string(phase)), append(r.execution, e.ExecutionID())
+	r.tenant, r.phase, r.execution = append(r.tenant, tenant), append(r.phase, string(e.Phase())), append(r.execution, e.ExecutionID())
 	r.sequence, r.at = append(r.sequence, h.sequence), append(r.at, millis(at))
 	r.leaf, r.body = append(r.leaf, leaf[:]), append(r.body, body)
 	return nil
@@ -183,6 +178,8 @@ func (s *Store) Record(ctx context.Context, e counterfoil.Event) error {
 }
 
 func (r *recording) want(v *view) { v.tenant(r.e.Tenant()) }
+
+func (*recording) prepare(*view, time.Time) {}
 
 func (r *recording) judge(v *view) (bool, error) {
 	err := v.t.append(r.e.Tenant(), r.e, r.s.o.Now())

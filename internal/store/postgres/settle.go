@@ -48,7 +48,6 @@ func (o *settlement) want(v *view) {
 	k := o.key()
 	v.tenant(k.tenant)
 	v.ids[k] = nil
-	v.late[lateKey{k, o.digest}] = false
 	for _, c := range o.st.Counters {
 		v.counters[name{k.tenant, c.Name}] = &counter{}
 	}
@@ -56,6 +55,8 @@ func (o *settlement) want(v *view) {
 		v.requests[name{k.tenant, o.st.Request}] = &request{}
 	}
 }
+
+func (*settlement) prepare(*view, time.Time) {}
 
 func (o *settlement) judge(v *view) (bool, error) {
 	r, x := o.st.Receipt, v.ids[o.key()]
@@ -105,17 +106,19 @@ func corrected(value, add int64) int64 {
 // late records an outcome that comes after the receipt, as an event and nothing else, once for each receipt.
 func (o *settlement) late(v *view, x *execution) (bool, error) {
 	already := fail(counterfoil.CodeAlreadyUsed, "the use was settled with another receipt", nil)
-	k := lateKey{o.key(), o.digest}
-	if v.late[k] {
+	k := lateKey{x.place, o.digest}
+	known := v.late[k]
+	if !known {
+		if err := v.t.get(`SELECT EXISTS (SELECT 1 FROM late WHERE tenant = $1 AND sequence = $2 AND digest = $3)`,
+			[]any{x.tenant, x.sequence, o.digest[:]}, &known); err != nil {
+			return false, err
+		}
+	}
+	if known {
 		return false, already
 	}
 	r := o.st.Receipt
-	err := v.t.place(r.Tenant(), o.st.Completed, counterfoil.PhaseLate, r.CompletedAt(), func(sequence int64, at time.Time) []byte {
-		// The event is canonical: quotes inside of its values are escaped, so that these bytes are the member and stand
-		// once. The member keeps its place, so that the result is canonical too.
-		return bytes.Replace(o.st.Completed.Seal(sequence, at), []byte(`,"phase":"completed",`), []byte(`,"phase":"late-outcome",`), 1)
-	})
-	if err != nil {
+	if err := v.t.append(r.Tenant(), o.st.Completed.Late(), r.CompletedAt()); err != nil {
 		return false, err
 	}
 	v.late[k] = true

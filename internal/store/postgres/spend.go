@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
@@ -16,6 +17,8 @@ type spending struct {
 	ctx context.Context
 	sp  gateway.Spending
 
+	clock       time.Time                // when it was prepared
+	early       *counterfoil.Consumption // as it was prepared; nil when it couldn't be
 	consumption *counterfoil.Consumption
 }
 
@@ -124,7 +127,7 @@ func (o *spending) judge(v *view) (bool, error) {
 		values[o.grant()] = v.counters[o.grant()].value + 1
 		u.GrantCount = values[o.grant()]
 	}
-	c, err := u.Consume(o.ctx, o.s.o.Now(), h.at, o.s.o.Signer)
+	c, err := o.consume(h.at)
 	if err != nil {
 		return false, err
 	}
@@ -134,6 +137,32 @@ func (o *spending) judge(v *view) (bool, error) {
 	o.consumption = c
 	o.apply(v, values, h.sequence)
 	return true, nil
+}
+
+// prepare signs the use as of now, which is most of the work. It is no decision: judge takes it only where it is what would
+// have been signed.
+func (o *spending) prepare(v *view, clock time.Time) {
+	o.early, o.clock = nil, clock
+	if !o.sp.Use.Grant.IsZero() {
+		return
+	}
+	_ = v.t.call(func(*tx) (err error) {
+		o.early, err = o.sp.Use.Consume(o.ctx, clock, time.Time{}, o.s.o.Signer)
+		return err
+	})
+}
+
+// soon is how old a prepared use may be: locks may have been waited for.
+const soon = 200 * time.Millisecond
+
+// consume signs the use, unless that was done already with an instant that still holds: a head that isn't later would not
+// have changed it.
+func (o *spending) consume(head time.Time) (*counterfoil.Consumption, error) {
+	now := o.s.o.Now()
+	if o.early != nil && !head.After(o.early.At()) && !now.Before(o.clock) && now.Sub(o.clock) <= soon {
+		return o.early, nil
+	}
+	return o.sp.Use.Consume(o.ctx, now, head, o.s.o.Signer)
 }
 
 // refuse says no where anything that was read does.

@@ -26,7 +26,7 @@ type view struct {
 	once     map[name]*taking
 	marks    map[name]int64
 	requests map[name]*request
-	late     map[lateKey]bool
+	late     map[lateKey]bool // of this batch
 
 	found map[place]*execution // by its place in the log: one value, however it is found
 
@@ -54,10 +54,11 @@ type place struct {
 	sequence int64
 }
 
-// A lateKey names a receipt of an execution.
+// A lateKey names a receipt that came after another.
 type lateKey struct {
-	execution name
-	digest    [32]byte
+	place
+
+	digest [32]byte
 }
 
 type execution struct {
@@ -117,8 +118,8 @@ func columns[V any](m map[name]V) (tenants, names []string) {
 }
 
 // load begins the transaction, locks the heads and reads what is wanted, all in one message. Each statement sees what was
-// committed before it, and so does every one after the lock.
-func (v *view) load() error {
+// committed before it, and so does every one after the lock. While the server is at it, meanwhile is run.
+func (v *view) load(meanwhile func()) error {
 	b := &pgx.Batch{}
 	b.Queue(begin)
 	v.t.lock(b, v.tenants())
@@ -135,7 +136,9 @@ func (v *view) load() error {
 		v.loadRevoked(b)
 	}
 	v.loadNames(b)
-	return v.t.conn.SendBatch(v.t.ctx, b).Close()
+	results := v.t.conn.SendBatch(v.t.ctx, b)
+	meanwhile()
+	return results.Close()
 }
 
 func (v *view) loadLease(b *pgx.Batch) {
@@ -207,27 +210,6 @@ func (v *view) loadExecutions(b *pgx.Batch) {
 		JOIN executions e ON e.tenant = k.tenant AND e.id = k.id`+joinReceipt, tenants, ids).
 		Query(func(rows pgx.Rows) error {
 			return v.read(rows, func(x *execution, _ int64) { v.ids[name{x.tenant, x.id}] = x })
-		})
-	if len(v.late) == 0 {
-		return
-	}
-	tenants, ids = nil, nil
-	var digests [][]byte
-	for k := range v.late {
-		tenants, ids, digests = append(tenants, k.execution.tenant), append(ids, k.execution.name), append(digests, k.digest[:])
-	}
-	b.Queue(`SELECT k.tenant, k.id, k.digest FROM unnest($1::text[], $2::text[], $3::bytea[]) AS k (tenant, id, digest)
-		JOIN executions e ON e.tenant = k.tenant AND e.id = k.id
-		JOIN late l ON l.tenant = e.tenant AND l.sequence = e.sequence AND l.digest = k.digest`, tenants, ids, digests).
-		Query(func(rows pgx.Rows) error {
-			var k lateKey
-			var digest []byte
-			_, err := pgx.ForEachRow(rows, []any{&k.execution.tenant, &k.execution.name, &digest}, func() error {
-				copy(k.digest[:], digest)
-				v.late[k] = true
-				return nil
-			})
-			return err
 		})
 }
 
