@@ -166,7 +166,7 @@ func lackingArms() []arm {
 		{"Gc", "the approval ends during execution", "", "TestExecute_late", "the receipt says late"},
 		{"Gd", "the source becomes too old during execution", "", "TestConformance_agesWhileRunning", "freshness is judged at the use"},
 		{"Ge", "the ledger answers with another record", "unknown-outcome", "TestExecute_ledgerAnswers", "a record that is not of this use never leads to execution"},
-		{"Gf", "cancelled during execution", "", "TestExecute_cancelled/while it runs, and the executor finishes", "what happened is recorded"},
+		{"Gf", "cancelled during execution", "execution-failed", "TestExecute_cancelled/while it runs", "what comes back is recorded and not accepted; after a write the code is unknown-outcome"},
 		{"Gg", "cancelled between the use and the start", "aborted", "TestExecute_cancelled/after the use was spent", "use and start are one commit; the receipt says cancelled"},
 		{"Gh", "the completion's clock runs backwards", "", "TestExecute_clocksApart/the clock runs backwards", "completion is never before the use"},
 		{"Gi", "the ledger's clock ahead, without skew", "", "TestExecute_clocksApart/ledger ahead", "the ledger's instant decides"},

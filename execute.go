@@ -31,7 +31,8 @@ type Executor interface {
 	Tool() string
 	Effect() Effect
 	// Execute runs the redeemed operation. An error that carries CodeExecutionFailed says that the tool was not
-	// reached; any other error leaves the outcome unknown.
+	// reached; any other error leaves the outcome unknown. ctx has a deadline, which is the work's. Execute is waited for
+	// beyond it, but nothing that comes back then is accepted.
 	Execute(ctx context.Context, c *Claim) (Result, error)
 }
 
@@ -42,6 +43,7 @@ type Claim struct {
 	names       *Pseudonyms
 	entered     atomic.Bool // by Run
 	redeemed    atomic.Bool // by the executor, or made void by Run
+	deadline    atomic.Pointer[time.Time]
 }
 
 // Work is what a redeemed claim entitles to.
@@ -49,6 +51,8 @@ type Work struct {
 	Operation      *Operation
 	Limit          Limit
 	IdempotencyKey string // the use digest: the same for every attempt that is the same effect
+	// Deadline is when the effect must have ended, by the clock of this process; zero if Run did not hand out the work.
+	Deadline time.Time
 }
 
 // Redeem hands out the work, once. The second call, and any call on a nil or zero Claim, is refused.
@@ -59,7 +63,11 @@ func (c *Claim) Redeem() (Work, error) {
 	if !c.redeemed.CompareAndSwap(false, true) {
 		return Work{}, fail(CodeAlreadyUsed, "the claim was redeemed before")
 	}
-	return Work{Operation: c.auth.operation, Limit: c.auth.limit, IdempotencyKey: c.consumption.digest.String()}, nil
+	w := Work{Operation: c.auth.operation, Limit: c.auth.limit, IdempotencyKey: c.consumption.digest.String()}
+	if d := c.deadline.Load(); d != nil {
+		w.Deadline = *d
+	}
+	return w, nil
 }
 
 // Consumption returns the ledger's record of the use.
@@ -142,9 +150,19 @@ func (f *Finished) Result() Result { return f.result }
 // Err returns the executor's error, for the host's own log.
 func (f *Finished) Err() error { return f.err }
 
+// How long an executor may take.
+const (
+	DefaultTimeout = 10 * time.Minute // when nobody says
+	MaxTimeout     = 24 * time.Hour
+)
+
 // Run enters the executor with the claim, once, and judges what comes back. It always returns a Finished that Settle
 // turns into a receipt, whatever the executor did (INV-5); the error is for a claim or an executor that is none, and for a
 // claim that was run before.
+//
+// The executor's deadline is that of ctx, DefaultTimeout from now if ctx has none, and never later than MaxTimeout. What comes
+// back after it, or after a cancellation, is observed and not accepted: a read has failed then, the outcome of anything else is
+// indeterminate.
 func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 	if c == nil || c.auth == nil || x == nil {
 		return nil, fail(CodeInvalidInput, "running needs a claim and an executor")
@@ -157,7 +175,16 @@ func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 
 func run(ctx context.Context, c *Claim, x Executor) *Finished {
 	f := &Finished{claim: c, outcome: OutcomeCancelled}
+	timeout := MaxTimeout
+	if _, bounded := ctx.Deadline(); !bounded {
+		timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	c.deadline.Store(&deadline)
 	res, err := enter(ctx, c, x)
+	late := context.Cause(ctx)
 	switch {
 	case c.redeemed.CompareAndSwap(false, true):
 		// The executor never had the operation, and from here on nobody will: nothing can have happened.
@@ -165,9 +192,12 @@ func run(ctx context.Context, c *Claim, x Executor) *Finished {
 			f.err = fail(CodeExecutionFailed, "the executor did not take the operation")
 		}
 	case err == nil:
-		f.judge(res)
+		f.judge(res, late)
 	case errors.Is(err, CodeExecutionFailed):
 		f.outcome, f.err = OutcomeFailed, err
+	case late != nil:
+		f.outcome, f.err = f.spoiled(), err
+		f.observe(res)
 	default:
 		f.outcome, f.err = OutcomeIndeterminate, err
 		f.observe(res)
@@ -210,8 +240,9 @@ func (f *Finished) observe(res Result) (counted bool) {
 	return true
 }
 
-// judge holds a result against the approved limits. What is over them is observed, and not handed on.
-func (f *Finished) judge(res Result) {
+// judge holds a result against the approved limits, and against the end of the time for it. What is over them is observed, and
+// not handed on.
+func (f *Finished) judge(res Result, late error) {
 	if res.Value == nil {
 		res.Value = []byte{} // an empty result is a result
 	}
@@ -219,6 +250,8 @@ func (f *Finished) judge(res Result) {
 	switch {
 	case !f.observe(res):
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the executor's row count is not a count")
+	case late != nil:
+		f.outcome, f.err = f.spoiled(), failWith(CodeExecutionFailed, "the result came after the deadline or a cancellation", late)
 	case res.size() > limit.Bytes || res.Rows > limit.Rows:
 		f.outcome, f.err = f.spoiled(), fail(CodeExecutionFailed, "the result is larger than what was approved")
 	case res.cut():
@@ -281,6 +314,7 @@ type Execution struct {
 	Signer     Signer // of receipts
 	Pseudonyms *Pseudonyms
 	Now        func() time.Time
+	Timeout    time.Duration // of the executor; zero is DefaultTimeout, and MaxTimeout is the most
 }
 
 // Execute authorizes, spends, runs and settles. It returns the result and the receipt; an execution that did not succeed
@@ -288,6 +322,9 @@ type Execution struct {
 func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if x.Now == nil || x.Executor == nil || x.Operation == nil {
 		return Result{}, nil, fail(CodeInvalidInput, "the execution is not complete")
+	}
+	if x.Timeout < 0 || x.Timeout > MaxTimeout {
+		return Result{}, nil, fail(CodeInvalidInput, "an executor may take a day at most")
 	}
 	if err := fits(x.Executor, x.Operation); err != nil {
 		return Result{}, nil, failWith(CodeInvalidInput, "the executor is for another tool or effect", err)
@@ -306,7 +343,12 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if err != nil {
 		return Result{}, nil, err
 	}
-	f := run(ctx, c, x.Executor)
+	if x.Timeout == 0 {
+		x.Timeout = DefaultTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, x.Timeout)
+	defer cancel()
+	f := run(limited, c, x.Executor)
 	r, err := Settle(ctx, x.Ledger, f, x.Signer, x.Now())
 	if err != nil {
 		return Result{}, r, err

@@ -230,32 +230,138 @@ func TestExecute_cancelled(t *testing.T) {
 			t.Errorf("%d runs, %d events", l.runs, len(l.ledger.Events()))
 		}
 	})
-	t.Run("while it runs, and the executor gives up", func(t *testing.T) {
+	t.Run("while it runs", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		ctx, cancel := context.WithCancelCause(context.Background())
-		l.executes(func(ctx context.Context, _ counterfoil.Work) (counterfoil.Result, error) {
-			cancel(cause)
-			return counterfoil.Result{Value: []byte("par"), Rows: 1}, context.Cause(ctx)
-		})
-		_, r, err := counterfoil.Execute(ctx, l.x)
-		p := l.settled(r, err, counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome)
-		if p["observedBytes"] != 3.0 || p["bytes"] != 0.0 || !errors.Is(err, cause) {
-			t.Errorf("receipt %v, %v", p, err)
+		for effect, want := range map[string]struct {
+			outcome counterfoil.Outcome
+			code    counterfoil.Code
+		}{
+			"read":     {counterfoil.OutcomeFailed, counterfoil.CodeExecutionFailed},
+			"mutation": {counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome},
+		} {
+			for name, gives := range map[string]func(context.Context) (counterfoil.Result, error){
+				"and the executor gives up": func(ctx context.Context) (counterfoil.Result, error) {
+					return counterfoil.Result{Value: []byte("par"), Rows: 1}, context.Cause(ctx)
+				},
+				"and the executor finishes": func(context.Context) (counterfoil.Result, error) {
+					return counterfoil.Result{Value: []byte("all"), Rows: 1}, nil
+				},
+				"and the tool fails": func(context.Context) (counterfoil.Result, error) {
+					return counterfoil.Result{Value: []byte("bad"), Rows: 1, Failed: true}, nil
+				},
+			} {
+				l := effectLab(t, effect)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+					cancel(cause)
+					return gives(ctx)
+				})
+				res, r, err := counterfoil.Execute(ctx, l.x)
+				p := l.settled(r, err, want.outcome, want.code)
+				if p["observedBytes"] != 3.0 || p["observedRows"] != 1.0 || p["bytes"] != 0.0 || res.Value != nil || !errors.Is(err, cause) || l.ledger.settles != 1 {
+					t.Errorf("%s, %s: receipt %v, %v", effect, name, p, err)
+				}
+			}
 		}
 	})
-	t.Run("while it runs, and the executor finishes", func(t *testing.T) {
+	t.Run("while it runs, and the tool was not reached", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
+		l := effectLab(t, "mutation")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
 			cancel(cause)
-			return counterfoil.Result{Value: []byte("{}")}, nil
+			return counterfoil.Result{}, counterfoil.CodeExecutionFailed
 		})
-		res, r, err := counterfoil.Execute(ctx, l.x)
-		l.settled(r, err, counterfoil.OutcomeSucceeded, "") // a whole result is the truth, whoever waits for it
-		if string(res.Value) != "{}" || l.ledger.settles != 1 {
-			t.Errorf("result %s, %d settles", res.Value, l.ledger.settles)
-		}
+		_, r, err := counterfoil.Execute(ctx, l.x)
+		l.settled(r, err, counterfoil.OutcomeFailed, counterfoil.CodeExecutionFailed)
 	})
+}
+
+// effectLab is the lab of a call of another effect.
+func effectLab(t testing.TB, effect string) *lab {
+	op := operation()
+	op["effect"] = effect
+	p := policy()
+	p["allowedEffects"] = list{effect}
+	return newLabOf(t, onePlanOf(step(op)), p, op)
+}
+
+// The executor has a deadline, whoever asks for how much; what it brings after it is no result.
+func TestExecute_deadline(t *testing.T) {
+	t.Parallel()
+	in := func(d time.Duration) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), d)
+	}
+	for name, c := range map[string]struct {
+		timeout, within time.Duration // asked for, and of the caller's own context
+		want            time.Duration
+	}{
+		"nobody says": {0, 0, counterfoil.DefaultTimeout}, "the execution says": {time.Minute, 0, time.Minute}, "the caller says": {0, time.Minute, time.Minute},
+		"the caller has less": {time.Hour, time.Minute, time.Minute}, "the caller has more": {time.Minute, time.Hour, time.Minute},
+		"the most": {counterfoil.MaxTimeout, 0, counterfoil.MaxTimeout},
+	} {
+		l := newLab(t)
+		l.x.Timeout = c.timeout
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if c.within != 0 {
+			ctx, cancel = in(c.within)
+		}
+		var got counterfoil.Work
+		var has time.Time
+		l.executes(func(ctx context.Context, w counterfoil.Work) (counterfoil.Result, error) {
+			got = w
+			has, _ = ctx.Deadline()
+			return counterfoil.Result{Value: []byte(rawResult)}, nil
+		})
+		_, _, err := counterfoil.Execute(ctx, l.x)
+		cancel()
+		noError(t, err)
+		if left := time.Until(got.Deadline); !has.Equal(got.Deadline) || left > c.want || left < c.want-30*time.Second {
+			t.Errorf("%s: %s left", name, left)
+		}
+	}
+	// Run alone does not wait without end either.
+	l := newLab(t)
+	var got counterfoil.Work
+	l.executes(func(_ context.Context, w counterfoil.Work) (counterfoil.Result, error) {
+		got = w
+		return counterfoil.Result{}, nil
+	})
+	for limit, ctx := range map[time.Duration]func() (context.Context, context.CancelFunc){
+		counterfoil.DefaultTimeout: func() (context.Context, context.CancelFunc) { return t.Context(), func() {} },
+		counterfoil.MaxTimeout:     func() (context.Context, context.CancelFunc) { return in(1000 * time.Hour) },
+	} {
+		l.keyed(ledgerKey(t))
+		ctx, cancel := ctx()
+		_, err := counterfoil.Run(ctx, l.claim(), l.x.Executor)
+		cancel()
+		noError(t, err)
+		if left := time.Until(got.Deadline); left > limit || left < limit-30*time.Second {
+			t.Errorf("%s left of %s", left, limit)
+		}
+	}
+	for _, d := range []time.Duration{-1, counterfoil.MaxTimeout + 1} {
+		l := newLab(t)
+		l.x.Timeout = d
+		l.refused(counterfoil.CodeInvalidInput)
+	}
+	for effect, want := range map[string]struct {
+		outcome counterfoil.Outcome
+		code    counterfoil.Code
+	}{
+		"read":        {counterfoil.OutcomeFailed, counterfoil.CodeExecutionFailed},
+		"destructive": {counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome},
+	} {
+		l := effectLab(t, effect)
+		l.x.Timeout = time.Millisecond
+		l.executes(func(ctx context.Context, w counterfoil.Work) (counterfoil.Result, error) {
+			<-ctx.Done()
+			return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil
+		})
+		res, r, err := l.execute()
+		p := l.settled(r, err, want.outcome, want.code)
+		if p["observedRows"] != 1.0 || p["rows"] != 0.0 || res.Value != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: receipt %v, %v", effect, p, err)
+		}
+	}
 }
