@@ -79,9 +79,12 @@ func (m *memory) Log(_ context.Context, tenant string) (translog.State, error) {
 func (m *memory) Events(_ context.Context, tenant string, after int64, limit int) ([]translog.Event, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.log(tenant)
-	from := min(after, int64(len(l.events)))
-	return slices.Clone(l.events[from:min(from+int64(limit), int64(len(l.events)))]), nil
+	events := m.log(tenant).events
+	from := slices.IndexFunc(events, func(e translog.Event) bool { return e.Sequence > after })
+	if from < 0 {
+		return nil, nil
+	}
+	return slices.Clone(events[from:min(from+limit, len(events))]), nil
 }
 
 func (m *memory) Leaves(ctx context.Context, tenant string, after int64, limit int) ([]translog.Event, error) {

@@ -16,18 +16,18 @@ const (
 // phases follows executions from start to end, in bounded memory: it knows all that are under way, and of the last ones
 // that they have ended.
 type phases struct {
-	open  map[string]string // by execution: its use
-	ended []uint64          // hashes of executions, each in the place that it says
+	open  map[string]counterfoil.Digest // by execution: its use
+	ended []uint64                      // hashes of executions, each in the place that it says
 	seed  maphash.Seed
 }
 
 func newPhases() phases {
-	return phases{open: map[string]string{}, ended: make([]uint64, recently), seed: maphash.MakeSeed()}
+	return phases{open: map[string]counterfoil.Digest{}, ended: make([]uint64, recently), seed: maphash.MakeSeed()}
 }
 
 // next returns what is wrong with an event after those before it, "" for nothing. Where bodies are missing, a start may be
 // among them.
-func (p *phases) next(e entry, missing bool) string {
+func (p *phases) next(e *counterfoil.LoggedEvent, missing bool) string {
 	if e.Phase != counterfoil.PhaseStarted && e.Phase != counterfoil.PhaseCompleted {
 		return ""
 	}
@@ -40,7 +40,7 @@ func (p *phases) next(e entry, missing bool) string {
 	case e.Phase == counterfoil.PhaseStarted && len(p.open) >= maxOpen:
 		return "too many executions are under way to follow them"
 	case e.Phase == counterfoil.PhaseStarted:
-		p.open[e.ExecutionID] = e.Use
+		p.open[e.ExecutionID] = e.UseDigest
 		return ""
 	}
 	delete(p.open, e.ExecutionID)
@@ -51,7 +51,7 @@ func (p *phases) next(e entry, missing bool) string {
 		return "its execution was completed before"
 	case !open && !missing:
 		return "its execution was completed without a start"
-	case open && use != e.Use:
+	case open && use != e.UseDigest:
 		return "its execution was completed by another use than it was started with"
 	}
 	return ""

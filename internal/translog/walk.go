@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -21,9 +22,11 @@ type checker struct {
 
 	edge    edge
 	last    Event
-	highest int64 // sequence
-	shift   int64 // by how much the last event's own sequence differs from its place
-	located bool  // a finding says why roots differ
+	latest  time.Time // of the events in which nothing was found
+	highest int64     // sequence
+	shift   int64     // by how much the last event's own sequence differs from its place
+	holes   bool      // events are missing
+	located bool      // a finding says why roots differ
 	phases  phases
 
 	tiles  *tree       // whose leaves the events are compared with, nil for none
@@ -75,7 +78,6 @@ func (k *checker) findTiles() error {
 			return nil
 		}
 	}
-	k.find(KindTiles, k.total(), "the published tiles are those of no checkpoint that was given")
 	return nil
 }
 
@@ -107,15 +109,18 @@ func (k *checker) event(e Event) error {
 	if e.Body == nil {
 		k.dropped(e)
 	} else {
-		leaf = k.body(&e)
+		leaf = k.body(&e, before)
 	}
 	if before == k.findings() && k.shift == 0 {
 		if err := k.compare(e.Sequence, leaf); err != nil {
 			return err
 		}
 	}
-	if e.At.Before(k.last.At) {
-		k.find(KindTime, e.Sequence, fmt.Sprintf("the event %d is older than the one before it", e.Sequence))
+	if before == k.findings() { // of one fault, one finding
+		if e.At.Before(k.latest) {
+			k.find(KindTime, e.Sequence, fmt.Sprintf("the event %d is older than one before it", e.Sequence))
+		}
+		k.latest = e.At
 	}
 	k.edge.add(leaf, nil)
 	k.last, k.highest, k.report.Size = e, max(k.highest, e.Sequence), k.edge.size
@@ -136,8 +141,10 @@ func (k *checker) place(e Event) {
 	case e.Sequence > want && want == 1:
 		k.findCount(KindHeadless, e.Sequence, 1, e.Sequence,
 			fmt.Sprintf("the log begins with the event %d: those before it are missing", e.Sequence))
+		k.holes = true
 	case e.Sequence > want:
 		k.findCount(KindGap, e.Sequence, want, e.Sequence, fmt.Sprintf("the events from %d to %d are missing", want, e.Sequence-1))
+		k.holes = true
 	case e.Sequence < want:
 		// An event that was missed turns up: that is one fault, not two.
 		if n := len(k.report.Findings) - 1; n >= 0 {
@@ -167,15 +174,15 @@ func (k *checker) dropped(e Event) {
 }
 
 // body checks an event's body, sets the event's time to the one that is in it, and returns the leaf hash that the log goes
-// on with.
-func (k *checker) body(e *Event) Hash {
+// on with. before is how many findings there were before this event.
+func (k *checker) body(e *Event, before int64) Hash {
 	leaf := Hash(counterfoil.LeafHash(e.Body))
 	if leaf != e.Leaf {
 		k.located = true
 		k.find(KindEdited, e.Sequence, fmt.Sprintf("the event %d is not what its leaf hash was made of", e.Sequence))
 		return e.Leaf // what was signed; the finding stands
 	}
-	b, err := parseEntry(e.Body)
+	b, err := counterfoil.ParseEvent(e.Body)
 	if err != nil {
 		k.located = true
 		k.find(KindMalformed, e.Sequence, fmt.Sprintf("the event %d is not in the form of events: %v", e.Sequence, err))
@@ -192,11 +199,12 @@ func (k *checker) body(e *Event) Hash {
 	case shift != 0 && shift != k.shift:
 		k.located = true
 		k.findCount(KindReordered, e.Sequence, e.Sequence, b.Sequence, fmt.Sprintf("in the place of the event %d is the event %d", e.Sequence, b.Sequence))
-	case !e.At.IsZero() && !e.At.Equal(b.Time):
+	case !e.At.IsZero() && !e.At.Equal(b.At):
 		k.find(KindEdited, e.Sequence, fmt.Sprintf("the time beside the event %d is not the one in it", e.Sequence))
 	}
-	k.shift, e.At = shift, b.Time
-	if msg := k.phases.next(b, k.report.Dropped > 0); msg != "" {
+	k.shift, e.At = shift, b.At
+	msg := k.phases.next(b, k.holes || k.report.Dropped > 0)
+	if msg != "" && k.findings() == before {
 		k.find(KindPhase, e.Sequence, fmt.Sprintf("the event %d: %s", e.Sequence, msg))
 	}
 	return leaf
