@@ -11,3 +11,10 @@ func (e *Edge) Grown(before int64) []Tile { return e.e.grown(before) }
 
 // Root returns the root.
 func (e *Edge) Root() (Hash, error) { return e.e.root() }
+
+// What tests look at.
+var (
+	Cell       = cell
+	ParseLine  = parseLine
+	AppendLine = appendLine
+)
