@@ -27,7 +27,7 @@ func (t *tx) reserve(sp *gateway.Spending) ([]counter, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.Name == "" || c.Add < 1 || c.Limit < c.Add || value > c.Limit-c.Add {
+		if c.Add < 1 || c.Limit < c.Add || value > c.Limit-c.Add {
 			// The code beside the name that the gateway looks for tells the boundary that this is a definite refusal.
 			return nil, fail(counterfoil.CodePolicyDenied, "the budget is used up", gateway.ErrBudget)
 		}
@@ -50,8 +50,8 @@ func (t *tx) reserve(sp *gateway.Spending) ([]counter, error) {
 func (t *tx) correct(tenant string, counters []gateway.Counter) ([]counter, error) {
 	var out []counter
 	for _, c := range counters {
-		if c.Name == "" {
-			return nil, fail(counterfoil.CodeInvalidInput, "a line of a budget has a name", nil)
+		if err := named(c.Name); err != nil {
+			return nil, err
 		}
 		value, err := t.counted(out, tenant, lineName(c.Name))
 		if err != nil {
@@ -115,8 +115,11 @@ func (t *tx) mark(tenant, name string) (int64, error) {
 
 // Advance implements gateway.Marks.
 func (s *Store) Advance(ctx context.Context, tenant, name string, from, to int64, e counterfoil.Event) error {
-	if tenant == "" || name == "" || from < 0 || to <= from || e.Tenant() != tenant {
-		return fail(counterfoil.CodeInvalidInput, "a mark has a tenant and a name, and only rises", nil)
+	if err := named(tenant, name); err != nil {
+		return err
+	}
+	if from < 0 || to <= from || e.Tenant() != tenant {
+		return fail(counterfoil.CodeInvalidInput, "a mark only rises", nil)
 	}
 	return s.commit(ctx, func(t *tx) error {
 		value, err := t.mark(tenant, name)

@@ -16,6 +16,19 @@ func fail(code counterfoil.Code, msg string, cause error) error {
 	return &counterfoil.Error{Code: code, Msg: msg, Err: cause}
 }
 
+// maxName bounds, in bytes, the names that rows are found by.
+const maxName = 1024
+
+// named refuses what can't be such a name.
+func named(names ...string) error {
+	for _, n := range names {
+		if n == "" || len(n) > maxName {
+			return fail(counterfoil.CodeInvalidInput, "a name that a record is found by is empty or has more than 1024 bytes", nil)
+		}
+	}
+	return nil
+}
+
 // resultCode returns SQLite's primary result code, 0 for errors of others.
 func resultCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {

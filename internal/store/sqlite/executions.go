@@ -10,7 +10,7 @@ import (
 
 // selectExecution has the documents; the lists' query must have the same columns.
 const selectExecution = `SELECT e.tenant, e.id, e.request, e.started, e.outcome, e.step,
-	d.approval, d.dry_run, p.body, d.operation, d.consumption, r.body
+	d.approval, d.dry_run, p.body, d.operation, e.consumption, r.body
 	FROM executions e
 	LEFT JOIN documents d ON d.number = e.number
 	LEFT JOIN policies p ON p.sha256 = d.policy

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/filelock"
 )
 
@@ -41,4 +42,24 @@ func (s *Store) Kill() error {
 	dead := s.process.lock
 	s.process.lock = spare
 	return dead.Release()
+}
+
+// Fail appends an event and then fails, or panics.
+func (s *Store) Fail(e counterfoil.Event, panics bool) error {
+	return s.commit(context.Background(), func(t *tx) error {
+		if _, err := t.append(e.Tenant(), e, s.o.Now()); err != nil {
+			return err
+		}
+		if panics {
+			panic("as told")
+		}
+		return fail(counterfoil.CodeInvalidInput, "as told", nil)
+	})
+}
+
+// Waiting returns how many members wait for a commit.
+func (s *Store) Waiting() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.waiting)
 }

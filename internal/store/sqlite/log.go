@@ -63,17 +63,9 @@ func (t *tx) readHead(tenant string) (head, error) {
 	return h, err
 }
 
-// An event is what can be sealed.
-type event interface {
-	Tenant() string
-	Phase() counterfoil.Phase
-	ExecutionID() string
-	Seal(sequence int64, at time.Time) []byte
-}
-
 // append gives an event its place in the tenant's log and returns it. Times never decrease: one from before the newest event
 // is raised to that event's.
-func (t *tx) append(tenant string, e event, at time.Time) (int64, error) {
+func (t *tx) append(tenant string, e counterfoil.Event, at time.Time) (int64, error) {
 	if e.Tenant() != tenant {
 		return 0, fail(counterfoil.CodeInvalidInput, "the event is of another tenant", nil)
 	}

@@ -63,7 +63,10 @@ func (t *tx) oneRequest(query string, args ...any) (gateway.RequestRow, error) {
 // Attach implements gateway.Requests.
 func (s *Store) Attach(ctx context.Context, a gateway.Attachment) (gateway.RequestRow, error) {
 	n := &a.New
-	if n.Tenant == "" || n.ID == "" || n.Key == "" || a.Waiter == "" || a.Now.IsZero() || !n.ExpiresAt.After(a.Now) {
+	if err := named(n.Tenant, n.ID, n.Key, a.Waiter); err != nil {
+		return gateway.RequestRow{}, err
+	}
+	if a.Now.IsZero() || !n.ExpiresAt.After(a.Now) {
 		return gateway.RequestRow{}, fail(counterfoil.CodeInvalidInput, "the request is not complete or has ended already", nil)
 	}
 	var row gateway.RequestRow

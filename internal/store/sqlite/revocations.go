@@ -10,7 +10,10 @@ import (
 
 // Revoke implements gateway.Revocations.
 func (s *Store) Revoke(ctx context.Context, tenant string, subject counterfoil.Digest, decision []byte, e counterfoil.Event) error {
-	if tenant == "" || subject.IsZero() || len(decision) == 0 || e.Tenant() != tenant {
+	if err := named(tenant); err != nil {
+		return err
+	}
+	if subject.IsZero() || len(decision) == 0 || e.Tenant() != tenant {
 		return fail(counterfoil.CodeInvalidInput, "the revocation is not complete", nil)
 	}
 	return s.commit(ctx, func(t *tx) error {

@@ -64,23 +64,24 @@ CREATE TABLE tiles (
 	PRIMARY KEY (log, level, idx)
 ) STRICT, WITHOUT ROWID;
 
--- Spent uses. The number is the place of the started event, settled that of the completed one. The approval's end stands
+-- Spent uses, each with the ledger's signed record. The number is the place of the started event, settled that of the completed one. The approval's end stands
 -- first in the index of uses, so that new keys come near its end and a million of old ones cost nothing.
 CREATE TABLE executions (
-	number    INTEGER PRIMARY KEY,
-	tenant    TEXT NOT NULL CHECK (tenant <> ''),
-	id        TEXT NOT NULL CHECK (id <> ''),
-	request   TEXT CHECK (request <> ''),
-	process   TEXT NOT NULL CHECK (process <> ''),
-	approval  BLOB NOT NULL CHECK (length(approval) = 32),
-	step      TEXT NOT NULL CHECK (step <> ''),
-	use       BLOB NOT NULL CHECK (length(use) = 32),
-	started   INTEGER NOT NULL,
-	expires   INTEGER NOT NULL,
-	outcome   TEXT CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'indeterminate')),
-	completed INTEGER,
-	settled   INTEGER CHECK (settled > number),
-	receipt   BLOB CHECK (length(receipt) = 32),
+	number      INTEGER PRIMARY KEY,
+	tenant      TEXT NOT NULL CHECK (tenant <> ''),
+	id          TEXT NOT NULL CHECK (id <> ''),
+	request     TEXT CHECK (request <> ''),
+	process     TEXT NOT NULL CHECK (process <> ''),
+	approval    BLOB NOT NULL CHECK (length(approval) = 32),
+	step        TEXT NOT NULL CHECK (step <> ''),
+	use         BLOB NOT NULL CHECK (length(use) = 32),
+	started     INTEGER NOT NULL,
+	expires     INTEGER NOT NULL,
+	outcome     TEXT CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'indeterminate')),
+	completed   INTEGER,
+	settled     INTEGER CHECK (settled > number),
+	receipt     BLOB CHECK (length(receipt) = 32),
+	consumption BLOB NOT NULL CHECK (length(consumption) > 0),
 	CHECK ((outcome IS NULL) = (completed IS NULL) AND (outcome IS NULL) = (settled IS NULL) AND (outcome IS NULL) = (receipt IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX executions_use ON executions (expires, approval, step);
@@ -98,12 +99,11 @@ CREATE TABLE policies (
 
 -- What recovery and bundles need of an execution.
 CREATE TABLE documents (
-	number      INTEGER PRIMARY KEY REFERENCES executions (number),
-	consumption BLOB NOT NULL,
-	approval    BLOB,
-	dry_run     BLOB,
-	policy      BLOB REFERENCES policies (sha256),
-	operation   BLOB
+	number    INTEGER PRIMARY KEY REFERENCES executions (number),
+	approval  BLOB,
+	dry_run   BLOB,
+	policy    BLOB REFERENCES policies (sha256),
+	operation BLOB
 ) STRICT;
 CREATE TRIGGER documents_stay BEFORE UPDATE ON documents BEGIN SELECT RAISE(ABORT, 'documents are final'); END;
 

@@ -36,7 +36,10 @@ func (s *Store) Servers(ctx context.Context, tenant string) ([]gateway.ServerRow
 
 // SeeServer implements gateway.Servers.
 func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.ServerRow, error) {
-	if row.Tenant == "" || row.ID == "" || row.Identity == nil || row.Tools == nil {
+	if err := named(row.Tenant, row.ID); err != nil {
+		return gateway.ServerRow{}, err
+	}
+	if row.Identity == nil || row.Tools == nil {
 		return gateway.ServerRow{}, fail(counterfoil.CodeInvalidInput, "the server's record is not complete", nil)
 	}
 	var out gateway.ServerRow

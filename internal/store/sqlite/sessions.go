@@ -9,8 +9,11 @@ import (
 
 // PutSecret implements gateway.Sessions. A secret that is there gets the new expiry.
 func (s *Store) PutSecret(ctx context.Context, kind, hash string, expires time.Time) error {
-	if kind == "" || hash == "" || expires.IsZero() {
-		return fail(counterfoil.CodeInvalidInput, "a secret has a kind, a hash and an end", nil)
+	if err := named(kind, hash); err != nil {
+		return err
+	}
+	if expires.IsZero() {
+		return fail(counterfoil.CodeInvalidInput, "a secret has an end", nil)
 	}
 	return s.commit(ctx, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO secrets (kind, hash, expires) VALUES (?, ?, ?)

@@ -70,7 +70,7 @@ func (t *tx) step(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	values, err := named(args)
+	values, err := bound(args)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (t *tx) query(query string, args []any, each func(scanner) error) (err erro
 	if err != nil {
 		return err
 	}
-	values, err := named(args)
+	values, err := bound(args)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (t *tx) query(query string, args []any, each func(scanner) error) (err erro
 	}
 }
 
-// named gives the driver its arguments.
-func named(args []any) ([]driver.NamedValue, error) {
+// bound gives the driver its arguments.
+func bound(args []any) ([]driver.NamedValue, error) {
 	out := make([]driver.NamedValue, len(args))
 	for i, a := range args {
 		out[i].Ordinal = i + 1

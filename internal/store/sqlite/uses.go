@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
-	"time"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
@@ -17,6 +16,22 @@ import (
 func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Consumption, error) {
 	if sp.Use.Audience != s.o.Audience {
 		return nil, fail(counterfoil.CodeIntegrityFailed, "the use is for another audience", nil)
+	}
+	names := []string{sp.Use.Tenant, sp.Use.ExecutionID, sp.Use.Step}
+	for _, c := range sp.Counters {
+		names = append(names, c.Name)
+	}
+	for _, m := range sp.Marks {
+		names = append(names, m.Name)
+	}
+	for _, o := range sp.Once {
+		if o.Until.IsZero() {
+			return nil, fail(counterfoil.CodeInvalidInput, "a key that can be taken once has an end", nil)
+		}
+		names = append(names, o.Key)
+	}
+	if err := named(names...); err != nil {
+		return nil, err
 	}
 	var c *counterfoil.Consumption
 	err := s.commit(ctx, func(t *tx) (err error) {
@@ -99,9 +114,6 @@ func (t *tx) judgeUse(sp gateway.Spending) error {
 func (t *tx) judgeKeys(sp gateway.Spending) error {
 	taken := map[string]bool{}
 	for _, o := range sp.Once {
-		if o.Key == "" || o.Until.IsZero() {
-			return fail(counterfoil.CodePolicyDenied, "a key that can be taken once has a name and an end", nil)
-		}
 		there := taken[o.Key]
 		if !there {
 			if err := t.get(`SELECT EXISTS (SELECT 1 FROM once WHERE tenant = ? AND key = ?)`, []any{sp.Use.Tenant, o.Key}, &there); err != nil {
@@ -153,9 +165,9 @@ func (t *tx) conflict(tenant, id string) error {
 
 func (t *tx) insertExecution(number int64, process string, sp gateway.Spending, c *counterfoil.Consumption) error {
 	u, use := &sp.Use, c.Digest()
-	_, err := t.exec(`INSERT INTO executions (number, tenant, id, request, process, approval, step, use, started, expires)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		number, u.Tenant, u.ExecutionID, optional(sp.Request), process, u.Approval[:], u.Step, use[:], millis(c.At()), millis(u.ExpiresAt))
+	_, err := t.exec(`INSERT INTO executions (number, tenant, id, request, process, approval, step, use, started, expires, consumption)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, number, u.Tenant, u.ExecutionID, optional(sp.Request), process, u.Approval[:], u.Step,
+		use[:], millis(c.At()), millis(u.ExpiresAt), c.Envelope())
 	if err != nil {
 		return err
 	}
@@ -163,8 +175,8 @@ func (t *tx) insertExecution(number int64, process string, sp gateway.Spending, 
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO documents (number, consumption, approval, dry_run, policy, operation) VALUES (?, ?, ?, ?, ?, ?)`,
-		number, c.Envelope(), sp.Approval, sp.DryRun, policy, sp.Operation)
+	_, err = t.exec(`INSERT INTO documents (number, approval, dry_run, policy, operation) VALUES (?, ?, ?, ?, ?)`,
+		number, sp.Approval, sp.DryRun, policy, sp.Operation)
 	return err
 }
 
@@ -269,18 +281,7 @@ func (t *tx) late(number int64, st gateway.Settling) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return second(t.append(st.Receipt.Tenant(), lateEvent{st.Completed}, st.Receipt.CompletedAt()))
-}
-
-// A lateEvent is a completed event that comes too late.
-type lateEvent struct{ counterfoil.Event }
-
-func (lateEvent) Phase() counterfoil.Phase { return counterfoil.PhaseLate }
-
-// Seal changes the phase. The event is canonical: quotes inside of its values are escaped, so that these bytes are the member
-// and stand once. The member keeps its place, so that the result is canonical too.
-func (e lateEvent) Seal(sequence int64, at time.Time) []byte {
-	return bytes.Replace(e.Event.Seal(sequence, at), []byte(`,"phase":"completed",`), []byte(`,"phase":"late-outcome",`), 1)
+	return second(t.append(st.Receipt.Tenant(), st.Completed.Late(), st.Receipt.CompletedAt()))
 }
 
 // Resolve implements gateway.Uses. It writes before it looks: a commit that failed half-way may stand in the write-ahead log,
@@ -294,8 +295,7 @@ func (s *Store) Resolve(ctx context.Context, u counterfoil.Use) (gateway.Resolut
 		if err := t.probe(nil); err != nil {
 			return err
 		}
-		err := t.get(`SELECT e.id, d.consumption FROM executions e LEFT JOIN documents d ON d.number = e.number
-			WHERE e.expires = ? AND e.approval = ? AND e.step = ?`,
+		err := t.get(`SELECT id, consumption FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
 			[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
 		if errors.Is(err, gateway.ErrNotFound) {
 			return nil
