@@ -114,10 +114,6 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "counterfoil",
 		Short: "The gate between AI agents and the tools they call",
-		Long: `counterfoil: the gate between AI agents and the tools they call
-
-An agent proposes; policy or a person approves exactly that; it runs once; a signed
-receipt, the counterfoil, proves what ran.`,
 		Example: `  counterfoil setup
   counterfoil wrap -- npx -y @modelcontextprotocol/server-filesystem ~/notes`,
 		SilenceUsage: true, SilenceErrors: true,
@@ -128,7 +124,7 @@ receipt, the counterfoil, proves what ran.`,
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
-		a.serversCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
+		a.serversCommand(), a.auditCommand(), a.storeCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root
 }
 

@@ -70,6 +70,9 @@ func (a *app) open(ctx context.Context) (*state, error) {
 	if s.config, err = a.readConfig(dir); err != nil {
 		return nil, err
 	}
+	if p, err := parsePlace(a.storeURL, dir); err == nil && p.secret() {
+		fmt.Fprintln(a.err, "counterfoil: hint: a password on the command line is seen by every user of this machine; $"+storeVariable+" and "+configFile+" are not")
+	}
 	if s.keys, err = keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader}); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type store interface {
 	translog.Store
 	// Ready writes to the database and reads back what it wrote.
 	Ready(ctx context.Context) error
+	// Check looks for faults of the database itself, a line for each.
+	Check(ctx context.Context) ([]string, error)
 	Close() error
 }
 

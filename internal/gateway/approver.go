@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 
 	"github.com/counterfoil/counterfoil"
 )
@@ -101,7 +102,7 @@ func (g *Gateway) Deny(ctx context.Context, tenant, id string, signer counterfoi
 		return err
 	}
 	e, err := g.event(counterfoil.PhaseDenied, counterfoil.EventParams{
-		Tenant: tenant, ExecutionID: id, Actor: d.Approver(), Tool: row.Tool, Effect: counterfoil.Effect(row.Effect),
+		Tenant: tenant, ExecutionID: id, Actor: d.Approver(), Tool: row.Tool, Effect: counterfoil.Effect(row.Effect), DecisionDigest: d.Digest(),
 		PlanDigest: dry.Plan().Digest(), PolicyDigest: dry.Policy().Digest(),
 	})
 	if err != nil {
@@ -135,4 +136,42 @@ func (g *Gateway) rule(ctx context.Context, r Ruling) error {
 	}
 	g.wake()
 	return nil
+}
+
+// VoidAll ends every pending and approved request of a tenant, because what they stand on is no longer certain. It returns how
+// many there were.
+func (g *Gateway) VoidAll(ctx context.Context, tenant, cause string) (n int, err error) {
+	defer g.wake()
+	for _, state := range []State{Pending, Approved} {
+		for {
+			rows, err := g.Store.Requests(ctx, tenant, state, "", voidAtOnce)
+			if err != nil {
+				return n, err
+			}
+			for _, row := range rows {
+				err := g.lapse(ctx, row, cause)
+				if _, moved := errors.AsType[*ConflictError](err); err != nil && !moved {
+					return n, err
+				}
+				n++
+			}
+			if len(rows) < voidAtOnce {
+				break
+			}
+		}
+	}
+	return n, nil
+}
+
+// voidAtOnce is how many requests are read at once.
+const voidAtOnce = 100
+
+func (g *Gateway) lapse(ctx context.Context, row RequestRow, cause string) error {
+	e, err := g.event(counterfoil.PhaseLapsed, counterfoil.EventParams{
+		Tenant: row.Tenant, ExecutionID: row.ID, Actor: row.Requester, Tool: row.Tool, Code: string(Void),
+	})
+	if err != nil {
+		return err
+	}
+	return g.Store.Lapse(ctx, row.Tenant, row.ID, Void, cause, e)
 }

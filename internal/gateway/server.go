@@ -361,7 +361,7 @@ func (g *Gateway) Classify(ctx context.Context, tenant, id, shown string, effect
 		return err
 	}
 	e, err := g.event(counterfoil.PhaseClassified, counterfoil.EventParams{
-		Tenant: tenant, ExecutionID: eventID, Actor: d.Approver(), Source: row.ID, PolicyDigest: subject,
+		Tenant: tenant, ExecutionID: eventID, Actor: d.Approver(), Source: row.ID, PolicyDigest: subject, DecisionDigest: d.Digest(),
 	})
 	if err != nil {
 		return err
