@@ -65,7 +65,8 @@ CREATE TABLE tiles (
 ) STRICT, WITHOUT ROWID;
 
 -- Spent uses, each with the ledger's signed record. The number is the place of the started event, settled that of the completed one. The approval's end stands
--- first in the index of uses, so that new keys come near its end and a million of old ones cost nothing.
+-- first in the index of uses, so that new keys come near its end and a million of old ones cost nothing. Half of the
+-- approval's digest keeps it small: of two approvals that shared it, the second would be refused.
 CREATE TABLE executions (
 	number      INTEGER PRIMARY KEY,
 	tenant      TEXT NOT NULL CHECK (tenant <> ''),
@@ -84,7 +85,7 @@ CREATE TABLE executions (
 	consumption BLOB NOT NULL CHECK (length(consumption) > 0),
 	CHECK ((outcome IS NULL) = (completed IS NULL) AND (outcome IS NULL) = (settled IS NULL) AND (outcome IS NULL) = (receipt IS NULL))
 ) STRICT;
-CREATE UNIQUE INDEX executions_use ON executions (expires, approval, step);
+CREATE UNIQUE INDEX executions_use ON executions (expires, substr(approval, 1, 16), step);
 CREATE UNIQUE INDEX executions_id ON executions (tenant, id);
 CREATE INDEX executions_running ON executions (process) WHERE outcome IS NULL;
 CREATE TRIGGER executions_settle_once BEFORE UPDATE ON executions WHEN OLD.outcome IS NOT NULL

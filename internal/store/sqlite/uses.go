@@ -80,6 +80,9 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	return c, t.insertExecution(number, s.process.id, sp, c)
 }
 
+// ofUse finds the executions of an approval, over their index.
+const ofUse = `expires = ?1 AND substr(approval, 1, 16) = substr(?2, 1, 16) AND approval = ?2`
+
 // judgeUse refuses a use that was spent, a step whose predecessor has no receipt of success, and a request that is not
 // approved.
 func (t *tx) judgeUse(sp gateway.Spending) error {
@@ -87,8 +90,8 @@ func (t *tx) judgeUse(sp gateway.Spending) error {
 	var used bool
 	var before, state sql.NullString
 	// No step and no request is the empty one.
-	err := t.get(`SELECT EXISTS (SELECT 1 FROM executions WHERE expires = ?1 AND approval = ?2 AND step = ?3),
-		(SELECT outcome FROM executions WHERE expires = ?1 AND approval = ?2 AND step = ?4),
+	err := t.get(`SELECT EXISTS (SELECT 1 FROM executions WHERE `+ofUse+` AND step = ?3),
+		(SELECT outcome FROM executions WHERE `+ofUse+` AND step = ?4),
 		(SELECT state FROM requests WHERE tenant = ?5 AND id = ?6)`,
 		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step, u.After, u.Tenant, sp.Request}, &used, &before, &state)
 	switch {
@@ -295,7 +298,7 @@ func (s *Store) Resolve(ctx context.Context, u counterfoil.Use) (gateway.Resolut
 		if err := t.probe(nil); err != nil {
 			return err
 		}
-		err := t.get(`SELECT id, consumption FROM executions WHERE expires = ? AND approval = ? AND step = ?`,
+		err := t.get(`SELECT id, consumption FROM executions WHERE `+ofUse+` AND step = ?3`,
 			[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
 		if errors.Is(err, gateway.ErrNotFound) {
 			return nil
