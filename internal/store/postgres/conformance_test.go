@@ -9,6 +9,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/store/pgtest"
 	"github.com/counterfoil/counterfoil/internal/store/postgres"
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 var server pgtest.Server
@@ -51,26 +52,28 @@ func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	return s
 }
 
-func (b backend) Log(t *testing.T, s storetest.Store, tenant string) []storetest.Event {
+// Kill implements storetest.Backend.
+func (b backend) Kill(t *testing.T, s storetest.Store) {
 	t.Helper()
 	store, ok := s.(*postgres.Store)
 	if !ok {
 		t.Fatalf("this is a %T", s)
 	}
-	return readLog(t, store, tenant)
+	store.Kill()
 }
 
-func readLog(t testing.TB, s *postgres.Store, tenant string) []storetest.Event {
+// Dead implements storetest.Backend: it is the lease's length.
+func (b backend) Dead() time.Duration { return options(time.Now).Lease }
+
+func readLog(t testing.TB, s *postgres.Store, tenant string) []translog.Event {
 	t.Helper()
-	var log []storetest.Event
+	var log []translog.Event
 	for after := int64(0); ; {
 		page, err := s.Events(t.Context(), tenant, after, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range page {
-			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: counterfoil.EventDigest(e.Body)})
-		}
+		log = append(log, page...)
 		if len(page) == 0 {
 			return log
 		}

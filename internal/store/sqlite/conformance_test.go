@@ -8,6 +8,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/store/sqlite"
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 func TestConformance(t *testing.T) {
@@ -46,26 +47,30 @@ func open(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 	return s
 }
 
-func (b backend) Log(t *testing.T, s storetest.Store, tenant string) []storetest.Event {
+// Kill implements storetest.Backend.
+func (b backend) Kill(t *testing.T, s storetest.Store) {
 	t.Helper()
 	store, ok := s.(*sqlite.Store)
 	if !ok {
 		t.Fatalf("this is a %T", s)
 	}
-	return readLog(t, store, tenant)
+	if err := store.Kill(); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func readLog(t testing.TB, s *sqlite.Store, tenant string) []storetest.Event {
+// Dead implements storetest.Backend: a lock goes with its process.
+func (b backend) Dead() time.Duration { return 0 }
+
+func readLog(t testing.TB, s *sqlite.Store, tenant string) []translog.Event {
 	t.Helper()
-	var log []storetest.Event
+	var log []translog.Event
 	for after := int64(0); ; {
 		page, err := s.Events(t.Context(), tenant, after, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range page {
-			log = append(log, storetest.Event{Sequence: e.Sequence, At: e.At, Body: e.Body, Digest: counterfoil.EventDigest(e.Body)})
-		}
+		log = append(log, page...)
 		if len(page) == 0 {
 			return log
 		}

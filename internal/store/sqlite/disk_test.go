@@ -85,7 +85,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatalf("with room again: %v", err)
 	}
 	for i, e := range readLog(t, s, storetest.Tenant) {
-		if e.Sequence != int64(i+1) || counterfoil.EventDigest(e.Body) != e.Digest {
+		if e.Sequence != int64(i+1) || counterfoil.LeafHash(e.Body) != e.Leaf {
 			t.Fatalf("event %d is out of place", i+1)
 		}
 	}

@@ -203,7 +203,7 @@ func audit(t *testing.T, s *sqlite.Store, o order) (uses, effects int) {
 	}
 	log := readLog(t, s, storetest.Tenant)
 	for i, e := range log {
-		if e.Sequence != int64(i+1) || counterfoil.EventDigest(e.Body) != e.Digest || i > 0 && e.At.Before(log[i-1].At) {
+		if e.Sequence != int64(i+1) || counterfoil.LeafHash(e.Body) != e.Leaf || i > 0 && e.At.Before(log[i-1].At) {
 			t.Fatalf("event %d is out of place", i+1)
 		}
 		if bytes.Contains(e.Body, []byte("late-outcome")) {

@@ -17,8 +17,10 @@ import (
 const (
 	Tenant   = "local"
 	Audience = "counterfoil-test"
-	actor    = "agent:a"
-	tool     = "write_file"
+	// OtherTenant is one that the keys are good for too.
+	OtherTenant = "other"
+	actor       = "agent:a"
+	tool        = "write_file"
 )
 
 // Start is when the suite's clocks begin.
@@ -55,7 +57,7 @@ func Key(role counterfoil.Role) *counterfoil.PrivateKey {
 		custody = counterfoil.CustodyHolder
 	}
 	k, err := counterfoil.NewPrivateKey(seed[:], counterfoil.KeyParams{
-		Role: role, Owner: string(role) + ":local", Custody: custody, Tenants: []string{Tenant},
+		Role: role, Owner: string(role) + ":local", Custody: custody, Tenants: []string{Tenant, OtherTenant},
 		NotBefore: Start().AddDate(-10, 0, 0), NotAfter: time.Time{},
 	})
 	if err != nil {

@@ -85,7 +85,7 @@ func testLife(t *testing.T, b Backend) {
 	if row := attach(t, s, clock, "k", "5"); row.ID != "apr-k5" {
 		t.Fatalf("after the delivery, the next call got %s", row.ID)
 	}
-	wantPhases(t, b, s, "requested", "approved", "started", "completed", "requested")
+	wantPhases(t, s, "requested", "approved", "started", "completed", "requested")
 	if err := s.Deliver(t.Context(), Tenant, "apr-none"); !errors.Is(err, gateway.ErrNotFound) {
 		t.Fatal(err)
 	}
@@ -180,4 +180,25 @@ func testSweepDead(t *testing.T, b Backend) {
 	}
 	must(t, alive.Leave(t.Context(), Tenant, "apr-shared1", "w-shared2", "gone"))
 	wantState(t, alive, "apr-shared1", gateway.Cancelled)
+}
+
+// The waiters of a process that was killed are counted out once it counts as dead.
+func testSweepKilled(t *testing.T, b Backend) {
+	clock := NewClock()
+	alive, dying := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	attach(t, dying, clock, "a", "1")
+	attach(t, alive, clock, "b", "1")
+	b.Kill(t, dying)
+	var moved []gateway.RequestRow
+	eventually(t, b.Dead(), func() bool {
+		rows, err := alive.Sweep(t.Context(), clock.Now())
+		must(t, err)
+		moved = append(moved, rows...)
+		return len(moved) > 0
+	})
+	if len(moved) != 1 || moved[0].ID != "apr-a1" || moved[0].State != gateway.Cancelled || moved[0].Cause == "" {
+		t.Fatalf("moved %v", moved)
+	}
+	wantState(t, alive, "apr-b1", gateway.Pending)
+	wantPhases(t, alive, "requested", "requested", "lapsed")
 }

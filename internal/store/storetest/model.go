@@ -1,33 +1,57 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
+	"maps"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
-// A model is the life of requests in plain words: what a store must do, without a database.
+// A model is a store in plain words: what it must do, without a database. Its methods change it as the store's change the
+// database, and say what the store must.
 type model struct {
 	now      time.Time
-	requests []*modelRequest // oldest first
-	events   int
+	phases   []string // of the log
+	requests []*modelRequest
+	uses     map[string]*modelUse // by execution id
+	counters map[string]int64
+	once     map[string]bool
+	marks    map[string]int64
+	revoked  map[counterfoil.Digest]bool
+	size     int64 // published
 }
+
+func newModel(now time.Time) *model {
+	return &model{
+		now: now, uses: map[string]*modelUse{}, counters: map[string]int64{}, once: map[string]bool{}, marks: map[string]int64{},
+		revoked: map[counterfoil.Digest]bool{},
+	}
+}
+
+func (m *model) event(p counterfoil.Phase) { m.phases = append(m.phases, string(p)) }
 
 type modelRequest struct {
 	id, key            string
 	state              gateway.State
-	waiters            []string
+	waiters            map[string]int // and the handle that each waits at
 	answered           bool
 	expires, decided   time.Time
 	settled, delivered bool
 	keep               time.Time
-	claim              *counterfoil.Claim
-	ledger             *Ledger
+}
+
+// A modelUse is a use that was spent.
+type modelUse struct {
+	id       string
+	handle   int // the handle it was spent at
+	request  *modelRequest
+	counters []string // of what it reserved, and may correct
+	claim    *counterfoil.Claim
+	ledger   *Ledger
+	receipt  *counterfoil.Digest // nil while it is not settled
+	late     map[counterfoil.Digest]bool
 }
 
 func (m *model) find(key string) *modelRequest {
@@ -41,236 +65,148 @@ func (m *model) find(key string) *modelRequest {
 
 func (r *modelRequest) open() bool { return r.state == gateway.Pending || r.state == gateway.Approved }
 
-// attach returns the request that the caller gets and whether it is waited for.
-func (m *model) attach(key, id, waiter string) *modelRequest {
+func (m *model) lapse(r *modelRequest, to gateway.State) {
+	r.state = to
+	m.event(counterfoil.PhaseLapsed)
+}
+
+// attach returns the request that the caller gets.
+func (m *model) attach(key, id, waiter string, handle int) *modelRequest {
 	r := m.find(key)
 	if r != nil && r.open() && !r.expires.After(m.now) {
-		r.state = gateway.Expired
+		m.lapse(r, gateway.Expired)
 	}
 	switch {
 	case r != nil && r.state == gateway.Denied && r.decided.Add(coolDown).After(m.now):
 		return r
 	case r != nil && (r.open() || r.state == gateway.Spent && !r.delivered && (!r.settled || r.keep.After(m.now))):
 	default:
-		r = &modelRequest{id: id, key: key, state: gateway.Pending, expires: m.now.Add(requestLife)}
+		r = &modelRequest{id: id, key: key, state: gateway.Pending, expires: m.now.Add(requestLife), waiters: map[string]int{}}
 		m.requests = append(m.requests, r)
-		m.events++
+		m.event(counterfoil.PhaseRequested)
 	}
-	r.waiters = append(r.waiters, waiter)
+	r.waiters[waiter] = handle
 	return r
 }
 
 func (r *modelRequest) answer(waiter string) {
 	if r.state == gateway.Pending {
 		r.answered = true
-		r.waiters = slices.DeleteFunc(r.waiters, func(w string) bool { return w == waiter })
+		delete(r.waiters, waiter)
 	}
 }
 
-func (r *modelRequest) leave(waiter string) {
-	if !slices.Contains(r.waiters, waiter) {
-		return
+func (m *model) leave(r *modelRequest, waiter string) {
+	if _, there := r.waiters[waiter]; there {
+		delete(r.waiters, waiter)
+		m.forsake(r)
 	}
-	r.waiters = slices.DeleteFunc(r.waiters, func(w string) bool { return w == waiter })
-	if len(r.waiters) == 0 && !r.answered {
-		switch r.state {
-		case gateway.Pending:
-			r.state = gateway.Cancelled
-		case gateway.Approved:
-			r.state = gateway.Void
-		case gateway.Denied, gateway.Expired, gateway.Cancelled, gateway.Void, gateway.Spent:
+}
+
+// forsake ends a request that nobody waits for, and reports whether it did.
+func (m *model) forsake(r *modelRequest) bool {
+	if len(r.waiters) > 0 || r.answered || !r.open() {
+		return false
+	}
+	to := gateway.Void
+	if r.state == gateway.Pending {
+		to = gateway.Cancelled
+	}
+	m.lapse(r, to)
+	return true
+}
+
+// sweep returns the ids of the requests that it moves. dead are the handles that were closed.
+func (m *model) sweep(dead map[int]bool) (moved []string) {
+	for _, r := range m.requests {
+		before := len(r.waiters)
+		maps.DeleteFunc(r.waiters, func(_ string, handle int) bool { return dead[handle] })
+		switch {
+		case r.open() && !r.expires.After(m.now):
+			m.lapse(r, gateway.Expired)
+		case len(r.waiters) == before || !m.forsake(r):
+			continue
+		}
+		moved = append(moved, r.id)
+	}
+	slices.Sort(moved)
+	return moved
+}
+
+// refusals are all that speaks against a spending. A store names one of them.
+func (m *model) refusals(sp gateway.Spending, guards []counterfoil.Digest, r *modelRequest, used bool) (why []error) {
+	if used {
+		why = append(why, counterfoil.CodeAlreadyUsed)
+	}
+	if slices.ContainsFunc(guards, func(d counterfoil.Digest) bool { return m.revoked[d] }) {
+		why = append(why, counterfoil.CodeRevoked)
+	}
+	for _, c := range sp.Counters {
+		if m.counters[c.Name]+c.Add > c.Limit {
+			why = append(why, gateway.ErrBudget)
 		}
 	}
-}
-
-// testModel plays random steps against the store and the model, over two handles, and compares all after each.
-func testModel(t *testing.T, b Backend) {
-	seed := uint64(time.Now().UnixNano()) //nolint:forbidigo // a seed, not a time; it is printed
-	t.Logf("seed %d", seed)
-	clock := NewClock()
-	p := &play{
-		t: t, rnd: &dice{seed}, clock: clock, stores: []Store{b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)},
-		m: &model{now: clock.Now()},
-	}
-	for n := range 300 {
-		p.n = n
-		what := p.step()
-		p.compare(b, what)
-	}
-}
-
-// dice are splitmix64: the same seed gives the same game.
-type dice struct{ state uint64 }
-
-func (d *dice) IntN(n int) int {
-	d.state += 0x9e3779b97f4a7c15
-	z := d.state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return int((z ^ z>>31) >> 33 % uint64(n)) //nolint:gosec // 31 bits fit, and n is positive
-}
-
-type play struct {
-	t      *testing.T
-	rnd    *dice
-	clock  *Clock
-	stores []Store
-	m      *model
-	n      int
-}
-
-func (p *play) store() Store { return p.stores[p.rnd.IntN(len(p.stores))] }
-
-// step makes one step in both worlds and says what it was.
-func (p *play) step() string {
-	t, ctx := p.t, p.t.Context()
-	if len(p.m.requests) == 0 || p.rnd.IntN(4) == 0 {
-		key := fmt.Sprintf("k%d-", p.rnd.IntN(4))
-		a := attachment(t, p.clock, key, fmt.Sprint(p.n))
-		a.Cap = 1000
-		row, err := p.store().Attach(ctx, a)
-		must(t, err)
-		if want := p.m.attach(key, a.New.ID, a.Waiter); row.ID != want.id || row.State != want.state {
-			t.Fatalf("step %d: attached to %s (%s), not to %s (%s)", p.n, row.ID, row.State, want.id, want.state)
-		}
-		return "attach " + key
-	}
-	r := p.m.requests[max(0, len(p.m.requests)-1-p.rnd.IntN(4))]
-	waiter := "w-nobody"
-	if len(r.waiters) > 0 && p.rnd.IntN(8) > 0 {
-		waiter = r.waiters[p.rnd.IntN(len(r.waiters))]
-	}
-	switch p.rnd.IntN(9) {
-	case 0:
-		p.clock.Move(time.Duration(p.rnd.IntN(400)) * time.Second)
-		p.m.now = p.clock.Now()
-		return "time"
-	case 1:
-		must(t, second(p.store().Answer(ctx, Tenant, r.id, waiter)))
-		r.answer(waiter)
-		return "answer " + r.id
-	case 2:
-		must(t, p.store().Leave(ctx, Tenant, r.id, waiter, "gone"))
-		r.leave(waiter)
-		return "leave " + r.id
-	case 3, 4:
-		return p.rule(r)
-	case 5:
-		err := p.store().Lapse(ctx, Tenant, r.id, gateway.Void, "drift", event(t, counterfoil.PhaseLapsed, r.id))
-		p.moved(err, r.open(), r.state)
-		if err == nil {
-			r.state = gateway.Void
-			p.m.events++
-		}
-		return "lapse " + r.id
-	case 6:
-		return p.spend(r)
-	case 7:
-		return p.settleOrDeliver(r)
-	default:
-		return p.sweep()
-	}
-}
-
-// moved checks that a move was made if it could be, and that its loser was told the state.
-func (p *play) moved(err error, can bool, state gateway.State) {
-	p.t.Helper()
-	if can {
-		must(p.t, err)
-		return
-	}
-	wantConflict(p.t, err, state)
-}
-
-func (p *play) rule(r *modelRequest) string {
-	to := []gateway.State{gateway.Approved, gateway.Approved, gateway.Denied}[p.rnd.IntN(3)]
-	ru := ruling(p.t, p.clock, r.id, to)
-	err := p.store().Rule(p.t.Context(), ru)
-	state := r.state
-	if state == gateway.Pending {
-		state = gateway.Expired // what a ruling that comes too late is told
-	}
-	p.moved(err, r.state == gateway.Pending && r.expires.After(p.m.now), state)
-	if err == nil {
-		r.state, r.decided = to, p.m.now
-		if to == gateway.Approved {
-			r.expires = ru.ExpiresAt
-		}
-		p.m.events++
-	}
-	return "rule " + r.id
-}
-
-func (p *play) spend(r *modelRequest) string {
-	keep := p.m.now.Add(time.Minute)
-	l := &Ledger{
-		Store: p.store(), Case: Approved(p.t, fmt.Sprint(r.id, p.n), p.m.now), Spending: gateway.Spending{Request: r.id},
-		Settling: gateway.Settling{Request: r.id, Answer: []byte("sealed"), KeepUntil: keep},
-	}
-	claim, err := l.Claim(p.t.Context(), fmt.Sprintf("run-%d", p.n))
-	switch r.state {
-	case gateway.Approved:
-		must(p.t, err)
-		r.state, r.claim, r.ledger, r.keep = gateway.Spent, claim, l, keep
-		p.m.events++
-	case gateway.Spent:
-		wantCode(p.t, err, counterfoil.CodeAlreadyUsed)
-	case gateway.Pending, gateway.Denied, gateway.Expired, gateway.Cancelled, gateway.Void:
-		wantCode(p.t, err, counterfoil.CodePolicyDenied)
-	}
-	return "spend " + r.id
-}
-
-func (p *play) settleOrDeliver(r *modelRequest) string {
-	if r.claim != nil && !r.settled {
-		r.ledger.Store = p.store()
-		must(p.t, second(r.ledger.Finish(p.t.Context(), r.claim, p.m.now)))
-		r.settled = true
-		p.m.events++
-		return "settle " + r.id
-	}
-	err := p.store().Deliver(p.t.Context(), Tenant, r.id)
-	p.moved(err, r.state == gateway.Spent, r.state)
-	r.delivered = r.delivered || err == nil
-	return "deliver " + r.id
-}
-
-func (p *play) sweep() string {
-	rows, err := p.store().Sweep(p.t.Context(), p.m.now)
-	must(p.t, err)
-	want := 0
-	for _, r := range p.m.requests {
-		if r.open() && !r.expires.After(p.m.now) {
-			r.state = gateway.Expired
-			want++
+	for _, o := range sp.Once {
+		if m.once[o.Key] {
+			why = append(why, counterfoil.CodeAlreadyUsed)
 		}
 	}
-	if len(rows) != want {
-		p.t.Fatalf("step %d: swept %d, not %d", p.n, len(rows), want)
-	}
-	return "sweep"
-}
-
-// compare holds the whole state of the store against the model's.
-func (p *play) compare(b Backend, what string) {
-	t := p.t
-	if n := len(check(t, b, p.stores[0])); n != p.m.events {
-		t.Fatalf("step %d, %s: %d events, not %d", p.n, what, n, p.m.events)
-	}
-	s := p.store()
-	rows, err := s.Requests(t.Context(), Tenant, "", "", 1000)
-	must(t, err)
-	if len(rows) != len(p.m.requests) {
-		t.Fatalf("step %d, %s: %d requests, not %d", p.n, what, len(rows), len(p.m.requests))
-	}
-	for i, r := range slices.Backward(p.m.requests) {
-		row := rows[len(rows)-1-i]
-		if row.ID != r.id || row.State != r.state || row.Answered != r.answered || !row.ExpiresAt.Equal(r.expires) ||
-			!row.DecidedAt.Equal(r.decided) || (row.Outcome != "") != r.settled || row.Delivered != r.delivered {
-			t.Fatalf("step %d, %s: the store has %+v, not %+v", p.n, what, row, r)
+	for _, k := range sp.Marks {
+		if m.marks[k.Name] != k.Value {
+			why = append(why, gateway.ErrChanged)
 		}
 	}
-	if _, err := s.Request(t.Context(), Tenant, "apr-none"); !errors.Is(err, gateway.ErrNotFound) {
-		t.Fatal(err)
+	if r != nil && r.state != gateway.Approved {
+		why = append(why, &gateway.ConflictError{State: r.state})
 	}
+	return why
+}
+
+func (m *model) spend(u *modelUse, sp gateway.Spending) {
+	m.uses[u.id] = u
+	m.event(counterfoil.PhaseStarted)
+	for _, c := range sp.Counters {
+		m.counters[c.Name] += c.Add
+		u.counters = append(u.counters, c.Name)
+	}
+	for _, o := range sp.Once {
+		m.once[o.Key] = true
+	}
+	if u.request != nil {
+		u.request.state = gateway.Spent
+	}
+}
+
+// settle reports whether the receipt is not the first.
+func (m *model) settle(u *modelUse, receipt counterfoil.Digest, counters []gateway.Counter, keep time.Time) (late bool) {
+	switch {
+	case u.receipt != nil && *u.receipt == receipt:
+		return false
+	case u.receipt != nil:
+		if !u.late[receipt] {
+			u.late[receipt] = true
+			m.event(counterfoil.PhaseLate)
+		}
+		return true
+	}
+	u.receipt = &receipt
+	m.event(counterfoil.PhaseCompleted)
+	for _, c := range counters {
+		m.counters[c.Name] = max(0, m.counters[c.Name]+c.Add)
+	}
+	if u.request != nil {
+		u.request.settled, u.request.keep = true, keep
+	}
+	return false
+}
+
+// orphans are the executions that closed handles left.
+func (m *model) orphans(dead map[int]bool) (ids []string) {
+	for _, u := range m.uses {
+		if u.receipt == nil && dead[u.handle] {
+			ids = append(ids, u.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -68,12 +68,12 @@ func testAttach(t *testing.T, b Backend) {
 	if !reflect.DeepEqual(row, want) {
 		t.Fatalf("%+v, not %+v", row, want)
 	}
-	wantPhases(t, b, s, "requested")
+	wantPhases(t, s, "requested")
 	// The same key, from another process: the same request, no event.
 	if row := attach(t, other, clock, "k", "2"); !reflect.DeepEqual(row, want) {
 		t.Fatalf("%+v, not %+v", row, want)
 	}
-	wantPhases(t, b, s, "requested")
+	wantPhases(t, s, "requested")
 	if row := attach(t, s, clock, "l", "1"); row.ID != "apr-l1" {
 		t.Fatalf("another key got %s", row.ID)
 	}
@@ -114,7 +114,7 @@ func testCap(t *testing.T, b Backend) {
 	if _, err := s.Attach(t.Context(), attachment(t, clock, "k9", "-1")); !errors.Is(err, gateway.ErrTooMany) {
 		t.Fatal(err)
 	}
-	if n := len(check(t, b, s)); n != 5 {
+	if n := len(check(t, s)); n != 5 {
 		t.Fatalf("%d events", n)
 	}
 	attach(t, s, clock, "k0", "-2") // joining is free
@@ -145,7 +145,7 @@ func testCoolDown(t *testing.T, b Backend) {
 	if row := attach(t, s, clock, "k", "2"); row.ID != "apr-k2" || row.State != gateway.Pending {
 		t.Fatalf("%+v", row) // the waiter was not counted in before
 	}
-	wantPhases(t, b, s, "requested", "denied", "requested")
+	wantPhases(t, s, "requested", "denied", "requested")
 }
 
 // Identical calls that come at once make one request.
@@ -170,7 +170,7 @@ func testAttachContenders(t *testing.T, b Backend) {
 			t.Fatal(ids)
 		}
 	}
-	wantPhases(t, b, stores[0], "requested")
+	wantPhases(t, stores[0], "requested")
 }
 
 func testAnswer(t *testing.T, b Backend) {
@@ -246,7 +246,7 @@ func testRule(t *testing.T, b Backend) {
 	if row := attach(t, s, clock, "k", "2"); row.ID != "apr-k1" || row.State != gateway.Approved {
 		t.Fatalf("the retry got %+v", row)
 	}
-	wantPhases(t, b, s, "requested", "approved")
+	wantPhases(t, s, "requested", "approved")
 
 	attach(t, s, clock, "l", "1")
 	clock.Move(requestLife - time.Millisecond)
@@ -258,7 +258,7 @@ func testRule(t *testing.T, b Backend) {
 	if row := wantState(t, s, "apr-l1", gateway.Denied); row.ExpiresAt.Equal(denied.ExpiresAt) {
 		t.Fatal("a denial changed the request's end")
 	}
-	wantPhases(t, b, s, "requested", "approved", "requested", "denied")
+	wantPhases(t, s, "requested", "approved", "requested", "denied")
 
 	for name, spoil := range map[string]func(*gateway.Ruling){
 		"to": func(r *gateway.Ruling) { r.To = gateway.Void }, "no to": func(r *gateway.Ruling) { r.To = "" },
@@ -284,7 +284,7 @@ func testRuleContenders(t *testing.T, b Backend) {
 		key := fmt.Sprint("k", round, "-")
 		id := "apr-" + key + "1"
 		attach(t, stores[0], clock, key, "1")
-		before := len(check(t, b, stores[0]))
+		before := len(check(t, stores[0]))
 		var won atomic.Int32
 		var wg sync.WaitGroup
 		for i := range 24 {
@@ -309,8 +309,8 @@ func testRuleContenders(t *testing.T, b Backend) {
 		wg.Wait()
 		row, err := stores[1].Request(t.Context(), Tenant, id)
 		must(t, err)
-		if n := int(won.Load()); n != len(check(t, b, stores[0]))-before || n > 2 || (n == 2 && row.State != gateway.Void) {
-			t.Fatalf("%d moves, %d events, %s", n, len(check(t, b, stores[0]))-before, row.State)
+		if n := int(won.Load()); n != len(check(t, stores[0]))-before || n > 2 || (n == 2 && row.State != gateway.Void) {
+			t.Fatalf("%d moves, %d events, %s", n, len(check(t, stores[0]))-before, row.State)
 		}
 		if row.State == gateway.Pending || row.State == gateway.Approved && won.Load() != 1 {
 			t.Fatalf("state %s", row.State)
@@ -343,7 +343,7 @@ func testLapse(t *testing.T, b Backend) {
 	if err := s.Lapse(t.Context(), Tenant, "apr-none", gateway.Void, "x", event(t, counterfoil.PhaseLapsed, "x")); !errors.Is(err, gateway.ErrNotFound) {
 		t.Fatal(err)
 	}
-	if n := len(check(t, b, s)); n != 6+3+6 {
+	if n := len(check(t, s)); n != 6+3+6 {
 		t.Fatalf("%d events", n)
 	}
 }

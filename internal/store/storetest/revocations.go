@@ -54,12 +54,12 @@ func testRevoke(t *testing.T, b Backend) {
 		guards[i] = counterfoil.ActorSubject(fmt.Sprintf("agent:%d", i))
 		must(t, spend(other, fmt.Sprintf("before-%d", i), guards))
 		must(t, revoke(t, s, clock, guards[i]))
-		events := len(check(t, b, s))
+		events := len(check(t, s))
 		for _, at := range []Store{s, other} {
 			wantCode(t, spend(at, fmt.Sprintf("after-%d", i), guards), counterfoil.CodeRevoked)
 			wantCode(t, spend(at, fmt.Sprintf("before-%d", i), guards), counterfoil.CodeAlreadyUsed)
 		}
-		if n := len(check(t, b, s)); n != events {
+		if n := len(check(t, s)); n != events {
 			t.Fatalf("a refused use left %d events", n-events)
 		}
 		must(t, spend(other, fmt.Sprintf("unguarded-%d", i), nil))
@@ -94,7 +94,7 @@ func testRevokeAgain(t *testing.T, b Backend) {
 	for _, decision := range [][]byte{first, first, worse, first, worse} {
 		must(t, s.Revoke(t.Context(), Tenant, subject, decision, e))
 	}
-	wantPhases(t, b, s, "revoked", "revoked")
+	wantPhases(t, s, "revoked", "revoked")
 	all, err := s.Revocations(t.Context(), Tenant, subject)
 	must(t, err)
 	if !slices.EqualFunc(all, [][]byte{first, worse}, bytes.Equal) {
@@ -118,7 +118,7 @@ func testRevokeAgain(t *testing.T, b Backend) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	wantPhases(t, b, s, "revoked", "revoked")
+	wantPhases(t, s, "revoked", "revoked")
 }
 
 // One approval of many steps is revoked while its steps are spent: each spending comes before the revocation or is refused.
@@ -132,7 +132,7 @@ func testRevokeRace(t *testing.T, b Backend) {
 	}
 	for round := range rounds {
 		use := spentUse(t, stores[0], clock, fmt.Sprintf("race-%d", round))
-		from := len(check(t, b, stores[0]))
+		from := len(check(t, stores[0]))
 		var won, refused atomic.Int32
 		var wg sync.WaitGroup
 		ready := make(chan struct{})
@@ -160,7 +160,7 @@ func testRevokeRace(t *testing.T, b Backend) {
 		}
 		close(ready)
 		wg.Wait()
-		log := check(t, b, stores[0])[from:]
+		log := check(t, stores[0])[from:]
 		at := slices.Index(log, "revoked")
 		if at != int(won.Load()) || len(log) != at+1 || won.Load()+refused.Load() != handles*4 || refused.Load() < 4 {
 			t.Fatalf("%d won, %d were refused, and the log has %v", won.Load(), refused.Load(), log)
@@ -203,12 +203,12 @@ func testOrder(t *testing.T, b Backend) {
 		stranger := l.Use
 		stranger.Approval = counterfoil.ResultDigest([]byte(name))
 		wantCode(t, next(other, stranger, counterfoil.CallStep, "next-"+name), counterfoil.CodePolicyDenied)
-		events := len(check(t, b, s))
+		events := len(check(t, s))
 		err = next(other, l.Use, counterfoil.CallStep, "next-"+name)
 		if counterfoil.CodeOf(err) != c.want {
 			t.Errorf("after one that %s: %v", name, err)
 		}
-		if n := len(check(t, b, s)) - events; (n == 1) != (c.want == "") {
+		if n := len(check(t, s)) - events; (n == 1) != (c.want == "") {
 			t.Errorf("after one that %s: %d events", name, n)
 		}
 	}
@@ -254,5 +254,5 @@ func testGrantUses(t *testing.T, b Backend) {
 	}
 	use.Grant = counterfoil.ResultDigest([]byte("another grant"))
 	must(t, spend(stores[0], use, "other"))
-	check(t, b, stores[0])
+	check(t, stores[0])
 }
