@@ -139,8 +139,14 @@ func (f *fixture) run(args ...string) string {
 
 func (f *fixture) try(args ...string) (stdout, stderr string, code int) {
 	f.t.Helper()
-	cmd := exec.Command(built.counterfoil, append(args, "--state-dir", f.dir)...)
-	return output(f.t, cmd)
+	return output(f.t, f.command(args...))
+}
+
+// command is one run of the real program on the fixture's state. The first argument is the command.
+func (f *fixture) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(built.counterfoil, append([]string{args[0], "--state-dir", f.dir}, args[1:]...)...)
+	cmd.Env = append(os.Environ(), f.env...)
+	return cmd
 }
 
 func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/console/show"
@@ -134,6 +136,8 @@ func (a *app) verifyFile(ctx context.Context, c translog.Check, path string) (er
 
 // check runs a check and says what it has found.
 func (a *app) check(ctx context.Context, c translog.Check, events iter.Seq2[translog.Event, error]) error {
+	slices.SortFunc(c.Checkpoints, bytes.Compare)
+	c.Checkpoints = slices.CompactFunc(c.Checkpoints, bytes.Equal)
 	step, end := a.progress("events")
 	c.Progress = step
 	r, err := c.Run(ctx, events)
