@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"time"
@@ -44,8 +45,10 @@ type agentReply struct {
 
 const agentStop = 5 * time.Second
 
-func startAgent(ctx context.Context, argv []string, stderr io.Writer) (*agent, error) {
+// startAgent starts a server and the conversation with it. env is what its environment has beside this program's.
+func startAgent(ctx context.Context, argv, env []string, stderr io.Writer) (*agent, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // this very program
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = stderr
 	cmd.WaitDelay = agentStop
 	in, err := cmd.StdinPipe()

@@ -118,7 +118,7 @@ func (st *stage) prepare(ctx context.Context, interactive bool) error {
 		argv = append(argv, "--no-console")
 	}
 	argv = append(argv, "--", st.self, "sample-server", st.notes)
-	st.agent, err = startAgent(ctx, argv, io.Discard)
+	st.agent, err = startAgent(ctx, argv, st.a.environment(), io.Discard)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -21,7 +22,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/pgtest"
 )
+
+// database is the PostgreSQL server of the tests that need one.
+var database pgtest.Server
 
 // built holds the two programs, made once for all tests by TestMain.
 var built struct{ counterfoil, verify string }
@@ -46,7 +51,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		built.counterfoil, built.verify = filepath.Join(dir, "counterfoil"), filepath.Join(dir, "counterfoil-verify")
-		return m.Run()
+		return database.Run(m)
 	}())
 }
 
@@ -58,6 +63,7 @@ type fixture struct {
 	dir      string
 	passFile string
 	console  string
+	store    string   // the database's URL, "" for the file in dir
 	extra    []string // more flags for every wrap
 	env      []string // more environment for every wrap
 }
@@ -76,6 +82,41 @@ func setup(t *testing.T, config ...string) *fixture {
 		must(t, os.WriteFile(filepath.Join(f.dir, name), b, 0o600))
 	}
 	return f
+}
+
+// onPostgres is setup on a database of its own, with leases of one second.
+func onPostgres(t *testing.T, config ...string) *fixture {
+	t.Helper()
+	f := setup(t, append(config, "lease: 1s")...)
+	f.use(database.Fresh(t))
+	return f
+}
+
+// use makes every program on the fixture use the database.
+func (f *fixture) use(url string) {
+	f.store = url
+	f.env = append(f.env, storeVariable+"="+url)
+}
+
+// replica returns the same installation on another machine: a copy of the state directory, and the same database.
+func (f *fixture) replica() *fixture {
+	f.t.Helper()
+	r := *f
+	r.dir = filepath.Join(f.t.TempDir(), "state")
+	must(f.t, os.CopyFS(r.dir, os.DirFS(f.dir)))
+	must(f.t, os.Chmod(r.dir, 0o700))
+	old := r.console
+	r.console = "127.0.0.1:" + strconv.Itoa(freePort(f.t))
+	config, err := os.ReadFile(filepath.Join(r.dir, configFile))
+	must(f.t, err)
+	must(f.t, os.WriteFile(filepath.Join(r.dir, configFile), bytes.Replace(config, []byte(old), []byte(r.console), 1), 0o600))
+	must(f.t, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return errors.Join(err, os.Chmod(path, 0o700))
+		}
+		return os.Chmod(path, 0o600)
+	}))
+	return &r
 }
 
 // A state that an approver has enrolled in, with the real program. Stretching the passphrase takes long: it is done once.
@@ -163,7 +204,7 @@ func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 // open opens the state in this process, as another counterfoil process would.
 func (f *fixture) open() *state {
 	f.t.Helper()
-	a := &app{out: io.Discard, err: f.t.Output(), stateDir: f.dir}
+	a := &app{out: io.Discard, err: f.t.Output(), stateDir: f.dir, storeURL: f.store}
 	s, err := a.open(f.t.Context())
 	must(f.t, err)
 	f.t.Cleanup(func() { _ = s.close() })

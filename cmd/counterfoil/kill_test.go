@@ -14,36 +14,50 @@ import (
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
-// kill -9 of the gateway at random moments around an approved call: never two effects, never an effect without a spent
-// use, and after a restart a receipt for every use.
+// kill -9 of the gateway at random moments around an approved call, on either store: never two effects, never an effect
+// without a spent use, and after a restart a receipt for every use.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	rounds := 100
 	if testing.Short() {
 		rounds = 10
 	}
-	killRounds(t, rounds)
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		killRounds(t, setup(t, "hold: 30s"), rounds)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		killRounds(t, onPostgres(t, "hold: 30s"), rounds/4)
+	})
 }
 
 func TestKill_Soak(t *testing.T) {
 	if os.Getenv("SOAK") == "" {
 		t.Skip("SOAK is not set")
 	}
-	killRounds(t, 1000)
+	t.Run("sqlite", func(t *testing.T) { killRounds(t, setup(t, "hold: 30s"), 500) })
+	t.Run("postgres", func(t *testing.T) { killRounds(t, onPostgres(t, "hold: 30s"), 500) })
 }
 
-func killRounds(t *testing.T, rounds int) {
-	f := setup(t, "hold: 30s")
+func killRounds(t *testing.T, f *fixture, rounds int) {
 	s := f.open()
 	key, err := s.keys.Unlock([]byte(testPassphrase))
 	must(t, err)
 	server, file := f.fake(t, "plain")
+	seen := map[string]bool{}
 	for i := range rounds {
-		f.killRound(s, key, server, fmt.Sprintf("round-%d", i))
+		f.killRound(s, key, server, fmt.Sprintf("round-%d", i), seen)
 	}
-	// Recovery is what any process does: this one does it now.
+	// Recovery is what any process does: this one does it now, once the others' leases have ended.
 	ctx, cancel := context.WithCancel(t.Context())
-	must(t, s.gate.Serve(ctx, cancel))
+	defer cancel()
+	ready, served := make(chan struct{}), make(chan error, 1)
+	go func() { served <- s.gate.Serve(ctx, func() { close(ready) }) }()
+	<-ready
+	f.await("a receipt for every use", func() (string, bool) { return "", f.unsettled(s) == 0 })
+	cancel()
+	must(t, <-served)
 	lines := map[string]int{}
 	b, err := os.ReadFile(file)
 	if err != nil && !os.IsNotExist(err) {
@@ -100,16 +114,44 @@ func (f *fixture) provenLine(s *state, id string) string {
 	return strings.TrimSuffix(line, `"}`)
 }
 
-func (f *fixture) killRound(s *state, key counterfoil.Signer, server []string, line string) {
+// unsettled counts the uses without a receipt.
+func (f *fixture) unsettled(s *state) (n int) {
 	f.t.Helper()
-	ag, err := startAgent(f.t.Context(), append([]string{built.counterfoil}, f.wrapArgs([]string{"--no-console"}, server...)...), io.Discard)
+	for after := ""; ; {
+		list, err := s.store.Executions(f.t.Context(), tenant, after, 100)
+		must(f.t, err)
+		if len(list) == 0 {
+			return n
+		}
+		for _, e := range list {
+			if after = e.ID; e.Outcome == "" {
+				n++
+			}
+		}
+	}
+}
+
+func (f *fixture) killRound(s *state, key counterfoil.Signer, server []string, line string, seen map[string]bool) {
+	f.t.Helper()
+	argv := append([]string{built.counterfoil}, f.wrapArgs([]string{"--no-console"}, server...)...)
+	ag, err := startAgent(f.t.Context(), argv, f.env, io.Discard)
 	must(f.t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_, _ = ag.call("append", map[string]any{"line": line})
 	}()
-	id := f.awaitPending(s)
+	id := f.await("the request", func() (string, bool) {
+		list, err := s.gate.Approvals(f.t.Context(), tenant, gateway.Pending, "", 10)
+		must(f.t, err)
+		for _, p := range list {
+			if !seen[p.ID] {
+				return p.ID, true
+			}
+		}
+		return "", false
+	})
+	seen[id] = true
 	if rand.IntN(10) > 0 {
 		must(f.t, s.gate.Approve(f.t.Context(), tenant, id, key, ""))
 	}
@@ -118,11 +160,6 @@ func (f *fixture) killRound(s *state, key counterfoil.Signer, server []string, l
 	must(f.t, ag.cmd.Process.Kill())
 	<-done
 	_ = ag.close()
-	f.await("the dead waiter to be counted out", func() (string, bool) {
-		_, err := s.store.Sweep(f.t.Context(), time.Now())
-		must(f.t, err)
-		list, err := s.gate.Approvals(f.t.Context(), tenant, gateway.Pending, "", 1)
-		must(f.t, err)
-		return "", len(list) == 0
-	})
+	_, err = s.store.Sweep(f.t.Context(), time.Now()) // counts out the waiters of those that are dead by now
+	must(f.t, err)
 }

@@ -18,7 +18,7 @@ import (
 // logged puts n more events into the log of the state, and publishes it.
 func (f *fixture) logged(n int) {
 	f.t.Helper()
-	a := &app{out: f.t.Output(), err: f.t.Output(), stateDir: f.dir}
+	a := &app{out: f.t.Output(), err: f.t.Output(), stateDir: f.dir, storeURL: f.store}
 	must(f.t, a.unguarded(f.t.Context(), func(s *state) error {
 		for i := range n {
 			e, err := counterfoil.NewEvent(counterfoil.PhaseRefused, s.keys.Pseudonyms(), counterfoil.EventParams{
@@ -191,7 +191,7 @@ func (f *fixture) resign(db *sql.DB) {
 	f.t.Helper()
 	f.exec(db, `UPDATE logs SET published = 0, root = NULL, note = NULL`)
 	f.exec(db, `DELETE FROM tiles`)
-	a := &app{out: f.t.Output(), err: f.t.Output(), stateDir: f.dir}
+	a := &app{out: f.t.Output(), err: f.t.Output(), stateDir: f.dir, storeURL: f.store}
 	must(f.t, a.unguarded(f.t.Context(), func(s *state) error {
 		logs, err := translog.New(translog.Config{
 			Store: s.store, Audience: s.keys.Audience(), Ring: must1(f.t)(s.keys.Ring()), Signer: s.keys.Checkpoint(), Logger: s.log,

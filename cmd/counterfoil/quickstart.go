@@ -49,7 +49,7 @@ func (a *app) quickstart(ctx context.Context, s *state) error {
 	served := make(chan error, 1)
 	work.Go(func() { served <- s.serveOnly(ctx) })
 
-	ag, err := startAgent(ctx, []string{self, "wrap", "--state-dir", s.dir, "--hold", "1s", "--no-console", "--", self, "sample-server", notes}, a.err)
+	ag, err := startAgent(ctx, []string{self, "wrap", "--state-dir", s.dir, "--hold", "1s", "--no-console", "--", self, "sample-server", notes}, a.environment(), a.err)
 	if err != nil {
 		return err
 	}

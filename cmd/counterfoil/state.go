@@ -57,6 +57,14 @@ func (a *app) stateDirectory() (string, error) {
 	}
 }
 
+// environment is how this program hands its --store on to another run of itself: on a command line others would see it.
+func (a *app) environment() []string {
+	if a.storeURL == "" {
+		return nil
+	}
+	return []string{storeVariable + "=" + a.storeURL}
+}
+
 // open opens the state directory, and makes it on first use.
 func (a *app) open(ctx context.Context) (*state, error) {
 	dir, err := a.stateDirectory()
