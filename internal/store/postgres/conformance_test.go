@@ -14,7 +14,13 @@ import (
 
 var server pgtest.Server
 
-func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
+// TestMain is also the program that the tests with processes start and kill.
+func TestMain(m *testing.M) {
+	if code, worker := program().Worker(); worker {
+		os.Exit(code)
+	}
+	os.Exit(server.Run(m))
+}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
