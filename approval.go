@@ -287,8 +287,8 @@ func within(at, issued, from, expires time.Time, skew time.Duration) error {
 
 // verify checks the signatures: each by a key of the right role that may act for the tenant at the instant, each owner an
 // approver, each approver among the owners. It returns the keys, and last that of the standing grant, if there is one. An approval that a key of this process made a moment ago
-// is spared the curve arithmetic if the caller says so; the ring must have the key all the same.
-func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicKey, error) {
+// is spared the curve arithmetic if the caller says so; the ring must have the key all the same. The past is what a log shows of keys.
+func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool, past *history) ([]PublicKey, error) {
 	if a.Missing() > 0 {
 		return nil, fail(CodeQuorumMissing, "an approver that the approval names has not signed")
 	}
@@ -303,7 +303,7 @@ func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicK
 		if err != nil {
 			return nil, err
 		}
-		if err := key.mayAct(a.tenant, at); err != nil {
+		if err := past.mayAct(key, a.tenant, at); err != nil {
 			return nil, err
 		}
 		again := func(k PublicKey) bool { return k.Owner == key.Owner }
@@ -313,7 +313,7 @@ func (a *Approval) verify(ring *KeyRing, at time.Time, spareOwn bool) ([]PublicK
 		keys = append(keys, key.clone())
 	}
 	if a.grant != nil {
-		key, err := a.grant.verify(ring, at)
+		key, err := a.grant.verify(ring, at, past)
 		if err != nil {
 			return nil, err
 		}

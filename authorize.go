@@ -49,7 +49,7 @@ func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string,
 	if err := current.match(dry.plan, dry.policy, at); err != nil {
 		return nil, err
 	}
-	keys, err := approval.verify(ring, at, true)
+	keys, err := approval.verify(ring, at, true, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (c *Consumption) spends(a *Approval) error {
 }
 
 // verify checks the ledger's signature and that the record spends this step of this approval, inside its window.
-func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) error {
+func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing, past *history) error {
 	if err := c.spends(a); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing) err
 	if err != nil {
 		return err
 	}
-	return key.mayAct(c.tenant, c.at)
+	return past.mayAct(key, c.tenant, c.at)
 }
 
 // use returns the right that the authorization is for.
@@ -261,7 +261,7 @@ func (a *Authorization) use(executionID string, nonce [16]byte) Use {
 	u := Use{
 		Tenant: a.approval.tenant, Audience: a.approval.audience, Approval: a.approval.digest, Step: a.step.ID, Input: a.step.InputDigest,
 		ExecutionID: executionID, Nonce: nonce, IssuedAt: a.approval.issued, NotBefore: a.approval.from,
-		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh, Guards: a.guards(),
+		ExpiresAt: a.approval.expires, Skew: a.dry.policy.skew, FreshUntil: a.fresh, Guards: guards(a.dry, a.approval, a.keys),
 	}
 	if a.dry.policy.ordered {
 		u.After = a.dry.plan.before(a.step.ID)

@@ -19,12 +19,13 @@ type Bundle struct {
 	Consumption *Consumption
 	DryRun      *DryRun    // with its policy
 	Operation   *Operation // nil in a bundle that was exported without its arguments
+	Log         *LogProof  // nil if there is none
 }
 
 // complete reports whether the bundle has all that it must have, each made by its parser.
 func (b *Bundle) complete() bool {
 	return b.Receipt != nil && b.Receipt.env != nil && b.Approval != nil && b.Approval.env != nil &&
-		b.Consumption != nil && b.Consumption.env != nil && b.DryRun.made()
+		b.Consumption != nil && b.Consumption.env != nil && b.DryRun.made() && (b.Log == nil || b.Log.complete())
 }
 
 // Encode returns the bundle's canonical bytes, nil for a bundle that lacks something.
@@ -38,6 +39,9 @@ func (b *Bundle) Encode() []byte {
 	w.raw("consumption", b.Consumption.env.canon)
 	w.raw("dryRun", b.DryRun.canon)
 	w.text("kind", kindBundle)
+	if b.Log != nil {
+		b.Log.encode(w)
+	}
 	if b.Operation != nil {
 		w.raw("operation", b.Operation.canon)
 	}
@@ -68,45 +72,61 @@ func readBundle(b []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m [9]value
-	r.members(r.root(), m[:], "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt", "standingGrant?", "version")
+	var m [10]value
+	r.members(r.root(), m[:], "approval", "consumption", "dryRun", "kind", "log?", "operation?", "policy", "receipt", "standingGrant?", "version")
 	r.literal(m[3], kindBundle)
-	r.literal(m[8], version)
+	r.literal(m[9], version)
+	r.bound(m[6], documentLimits())
+	r.bound(m[2], dryRunLimits())
 	if r.err != nil {
 		return nil, r.err
 	}
 	out := &Bundle{}
-	policy, err := readPolicy(r, m[5])
+	policy, err := readPolicy(r, m[6])
 	if err != nil {
 		return nil, err
 	}
 	if out.DryRun, err = readDryRun(r, m[2], policy); err != nil {
 		return nil, err
 	}
+	if r.has(m[5]) {
+		if r.bound(m[5], operationLimits(policy)); r.err != nil {
+			return nil, r.err
+		}
+		if out.Operation, err = readOperation(r, m[5], policy); err != nil {
+			return nil, err
+		}
+	}
+	if err := out.readSigned(r, m[0], m[8], m[1], m[7]); err != nil {
+		return nil, err
+	}
 	if r.has(m[4]) {
-		if out.Operation, err = readOperation(r, m[4], policy); err != nil {
+		if out.Log, err = readLogProof(r, m[4]); err != nil {
 			return nil, err
 		}
-	}
-	if out.Approval, err = readIn(r, m[0], typeApproval, readApproval); err != nil {
-		return nil, err
-	}
-	if r.has(m[7]) {
-		grant, err := readIn(r, m[7], typeGrant, readGrant)
-		if err != nil {
-			return nil, err
-		}
-		if out.Approval, err = out.Approval.Under(grant); err != nil {
-			return nil, err
-		}
-	}
-	if out.Consumption, err = readIn(r, m[1], typeConsumption, readConsumption); err != nil {
-		return nil, err
-	}
-	if out.Receipt, err = readIn(r, m[6], typeReceipt, readReceipt); err != nil {
-		return nil, err
 	}
 	return out, nil
+}
+
+// readSigned reads the documents that are signed.
+func (b *Bundle) readSigned(r *reader, approval, grant, consumption, receipt value) (err error) {
+	if b.Approval, err = readIn(r, approval, typeApproval, readApproval); err != nil {
+		return err
+	}
+	if r.has(grant) {
+		g, err := readIn(r, grant, typeGrant, readGrant)
+		if err != nil {
+			return err
+		}
+		if b.Approval, err = b.Approval.Under(g); err != nil {
+			return err
+		}
+	}
+	if b.Consumption, err = readIn(r, consumption, typeConsumption, readConsumption); err != nil {
+		return err
+	}
+	b.Receipt, err = readIn(r, receipt, typeReceipt, readReceipt)
+	return err
 }
 
 // readIn reads a signed document inside the bundle.
@@ -142,8 +162,11 @@ type Report struct {
 	Uncounted        bool
 	ResultDigest     Digest
 	ReceiptDigest    Digest
-	Checked          []string // what was checked, in order
-	Unchecked        []string // what this bundle gives no means to check
+	Logged           bool          // a checkpoint that the ring vouches for has the receipt
+	LogSize          int64         // of that checkpoint
+	Witnesses        []Cosignature // on it
+	Checked          []string      // what was checked, in order
+	Unchecked        []string      // what this bundle gives no means to check
 }
 
 // VerifyBundle repeats every check of issuance whose input the bundle holds, against the ring's keys alone (INV-7), and
@@ -162,14 +185,27 @@ func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
 	if !b.complete() {
 		return nil, fail(CodeInvalidInput, "the bundle is not complete")
 	}
+	rep := &Report{Checked: append(make([]string, 0, 12), "form", "dry run rebuilt from plan and policy")}
+	step, err := b.match(rep, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.verify(rep, ring, now); err != nil {
+		return nil, err
+	}
+	b.describe(rep, step)
+	return rep, nil
+}
+
+func (r *Report) checked(what string) { r.Checked = append(r.Checked, what) }
+
+// match checks what ties the bundle's documents to each other, and returns the plan's step.
+func (b *Bundle) match(rep *Report, now time.Time) (*Step, error) {
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
-	rep := &Report{Checked: append(make([]string, 0, 10), "form")}
-	done := func(s string) { rep.Checked = append(rep.Checked, s) }
-	done("dry run rebuilt from plan and policy")
 	if err := a.match(dry); err != nil {
 		return nil, err
 	}
-	done("approval is for this plan and no wider")
+	rep.checked("approval is for this plan and no wider")
 	step := dry.plan.step(c.step)
 	if step == nil {
 		return nil, fail(CodeIntegrityFailed, "the plan has no such step")
@@ -178,39 +214,61 @@ func (b *Bundle) Verify(ring *KeyRing, now time.Time) (*Report, error) {
 		if b.Operation.input != step.InputDigest {
 			return nil, fail(CodeIntegrityFailed, "the operation is not the one that was planned")
 		}
-		done("operation is the one that was approved")
+		rep.checked("operation is the one that was approved")
 	}
 	if err := r.match(dry, a, c); err != nil {
 		return nil, err
 	}
-	done("receipt is for this use and within its limits")
+	rep.checked("receipt is for this use and within its limits")
 	if r.issued.After(now.Add(dry.policy.skew)) {
 		return nil, fail(CodeClock, "the receipt lies in the future")
 	}
 	if err := dry.policy.evaluate(dry.plan, c.at); err != nil {
 		return nil, err
 	}
-	done("policy allowed it at the instant of the use")
-	if err := c.verify(a, dry.policy.skew, ring); err != nil {
-		return nil, err
+	rep.checked("policy allowed it at the instant of the use")
+	return step, nil
+}
+
+// verify checks the log and the signatures.
+func (b *Bundle) verify(rep *Report, ring *KeyRing, now time.Time) error {
+	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
+	var past *history
+	if b.Log != nil {
+		var err error
+		if past, err = b.Log.verify(b, ring, now); err != nil {
+			return err
+		}
+		rep.Logged, rep.LogSize, rep.Witnesses = true, b.Log.Checkpoint.size, past.witnesses
+		rep.checked("start and receipt are in the log, in this order, under a signed checkpoint")
+		if len(past.witnesses) > 0 {
+			rep.checked("checkpoint is cosigned by a witness")
+		}
 	}
-	done("use is signed by the ledger, inside the approval's window")
-	keys, err := a.verify(ring, c.at, false)
+	if err := c.verify(a, dry.policy.skew, ring, past); err != nil {
+		return err
+	}
+	rep.checked("use is signed by the ledger, inside the approval's window")
+	keys, err := a.verify(ring, c.at, false, past)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if err := past.allows(guards(dry, a, keys)); err != nil {
+		return err
 	}
 	rep.ApprovalKeys = keys
-	done("approval is signed by every approver")
+	rep.checked("approval is signed by every approver")
 	if a.grant != nil {
-		done("standing grant is signed by a person's own key, for this call and time")
+		rep.checked("standing grant is signed by a person's own key, for this call and time")
 	}
-	if err := r.verify(ring); err != nil {
-		return nil, err
+	if err := r.verify(ring, past); err != nil {
+		return err
 	}
-	done("receipt is signed")
-	b.describe(rep, step)
-	return rep, nil
+	rep.checked("receipt is signed")
+	return nil
 }
+
+const onlyUse = "that the log has no other use of the approval; whoever reads all of it can see that"
 
 func (b *Bundle) describe(rep *Report, step *Step) {
 	dry, a, c, r := b.DryRun, b.Approval, b.Consumption, b.Receipt
@@ -233,8 +291,18 @@ func (b *Bundle) describe(rep *Report, step *Step) {
 	if before := dry.plan.before(c.step); dry.policy.ordered && before != "" {
 		rep.Unchecked = append(rep.Unchecked, "order: that the step before had succeeded; its own bundle shows it")
 	}
+	if !step.EvidenceDigest.IsZero() {
+		rep.Unchecked = append(rep.Unchecked, "the evidence on the tool; its digest is bound")
+	}
+	switch {
+	case !rep.Logged:
+		rep.Unchecked = append(rep.Unchecked, "logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use")
+	case len(rep.Witnesses) == 0:
+		rep.Unchecked = append(rep.Unchecked, "that everybody is shown the same log: no witness of the ring has cosigned the checkpoint", onlyUse)
+	default:
+		rep.Unchecked = append(rep.Unchecked, onlyUse)
+	}
 	rep.Unchecked = append(rep.Unchecked,
-		"logged: no; the bundle has no inclusion proof, so that it can't show that this is the only use",
 		"revocations: that nothing it rests on was revoked before the use, nor a key after the ring was exported",
 		"the source as it was at the time of execution",
 		"the result itself; its digest is bound",

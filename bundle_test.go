@@ -97,10 +97,16 @@ func TestVerifyBundle_everyByte(t *testing.T) {
 		"P-256":   {es256Lab(t), []byte{0x04}},
 		"passkey": {passkeyLab(t), []byte{0x02}},
 		"several": {several, []byte{0x01}},
+		"logged":  {nil, []byte{0x01, 0x20}},
 		"grant":   {grantLab(t, mustGrant(t, nil)), []byte{0x01}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if c.l == nil {
+				l := logLab(t)
+				everyByte(t, loggedBundle(t, l).Encode(), l.x.Keys, c.masks)
+				return
+			}
 			everyByte(t, c.l.bundle().Encode(), c.l.x.Keys, c.masks)
 		})
 	}

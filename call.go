@@ -136,14 +136,19 @@ func ParseOperation(b []byte, p *Policy) (*Operation, error) {
 	if p == nil || p.canon == nil {
 		return nil, fail(CodeInvalidInput, "there is no policy")
 	}
-	r, err := newReader(b, limits{ // with room for what an operation has beside its parameters
-		bytes: p.parameters.bytes + maxDocumentBytes, nodes: p.parameters.nodes + maxFields + 16,
-		depth: p.parameters.depth + 1, width: max(p.parameters.width, maxFields),
-	})
+	r, err := newReader(b, operationLimits(p))
 	if err != nil {
 		return nil, err
 	}
 	return readOperation(r, r.root(), p)
+}
+
+// operationLimits has room for what an operation has beside its parameters.
+func operationLimits(p *Policy) limits {
+	return limits{
+		bytes: p.parameters.bytes + maxDocumentBytes, nodes: p.parameters.nodes + maxFields + 16,
+		depth: p.parameters.depth + 1, width: max(p.parameters.width, maxFields),
+	}
 }
 
 func readOperation(r *reader, n value, p *Policy) (*Operation, error) {

@@ -95,6 +95,10 @@ func ParseDecision(b []byte) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readDecision(env)
+}
+
+func readDecision(env *envelope) (*Decision, error) {
 	d, err := decisionIn(env.payload)
 	if err != nil {
 		return nil, err
@@ -131,18 +135,27 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	if d.env == nil || d.tenant != p.Tenant || d.audience != p.Audience || d.verb != p.Verb || d.subject != p.Subject || d.why != p.Why {
 		return fail(CodeIntegrityFailed, "the decision is about something else")
 	}
-	s, err := d.env.single()
+	key, err := d.signer(ring)
 	if err != nil {
 		return err
+	}
+	return key.mayAct(d.tenant, d.at)
+}
+
+// signer returns the key of the ring that signed, which is its approver's.
+func (d *Decision) signer(ring *KeyRing) (*PublicKey, error) {
+	s, err := d.env.single()
+	if err != nil {
+		return nil, err
 	}
 	key, err := ring.verify(d.env.message(RoleApprover), s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if key.Owner != d.approver {
-		return fail(CodeSignatureInvalid, "the key may not decide for this person")
+		return nil, fail(CodeSignatureInvalid, "the key may not decide for this person")
 	}
-	return key.mayAct(d.tenant, d.at)
+	return key, nil
 }
 
 // Tenant returns the tenant.

@@ -84,21 +84,26 @@ func (d *DryRun) encodeBudget(w *writer) {
 // ParseDryRun reads a recorded dry run and rebuilds it from its own plan under the policy. A record that differs in one
 // byte from what is rebuilt is refused with CodeIntegrityFailed: nothing in it is believed.
 func ParseDryRun(b []byte, policy *Policy) (*DryRun, error) {
-	lim := documentLimits()
-	lim.bytes += 64 << 10 // a dry run holds a whole plan and a little more
-	lim.nodes += 32
-	lim.depth++
-	r, err := newReader(b, lim)
+	r, err := newReader(b, dryRunLimits())
 	if err != nil {
 		return nil, err
 	}
 	return readDryRun(r, r.root(), policy)
 }
 
+func dryRunLimits() limits {
+	lim := documentLimits()
+	lim.bytes += 64 << 10 // a dry run holds a whole plan and a little more
+	lim.nodes += 32
+	lim.depth++
+	return lim
+}
+
 func readDryRun(r *reader, n value, policy *Policy) (*DryRun, error) {
 	var m [8]value
 	r.members(n, m[:], "bindingsDigest", "effectBudget", "evaluatedAt", "kind", "plan", "planDigest", "policyDigest", "version")
 	at := r.time(m[2])
+	r.bound(m[4], documentLimits())
 	r.literal(m[3], kindDryRun)
 	r.literal(m[7], version)
 	if r.err != nil {

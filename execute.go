@@ -170,15 +170,15 @@ func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 	if !c.entered.CompareAndSwap(false, true) {
 		return nil, fail(CodeAlreadyUsed, "the claim was run before")
 	}
-	return run(ctx, c, x), nil
-}
-
-func run(ctx context.Context, c *Claim, x Executor) *Finished {
-	f := &Finished{claim: c, outcome: OutcomeCancelled}
 	timeout := MaxTimeout
 	if _, bounded := ctx.Deadline(); !bounded {
 		timeout = DefaultTimeout
 	}
+	return run(ctx, c, x, timeout), nil
+}
+
+func run(ctx context.Context, c *Claim, x Executor, timeout time.Duration) *Finished {
+	f := &Finished{claim: c, outcome: OutcomeCancelled}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
@@ -346,9 +346,7 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if x.Timeout == 0 {
 		x.Timeout = DefaultTimeout
 	}
-	limited, cancel := context.WithTimeout(ctx, x.Timeout)
-	defer cancel()
-	f := run(limited, c, x.Executor)
+	f := run(ctx, c, x.Executor, x.Timeout)
 	r, err := Settle(ctx, x.Ledger, f, x.Signer, x.Now())
 	if err != nil {
 		return Result{}, r, err

@@ -214,7 +214,7 @@ func (g *StandingGrant) covers(a *Approval, dry *DryRun) error {
 }
 
 // verify checks that a person's own key, which may act at the instant, signed the grant.
-func (g *StandingGrant) verify(ring *KeyRing, at time.Time) (*PublicKey, error) {
+func (g *StandingGrant) verify(ring *KeyRing, at time.Time, past *history) (*PublicKey, error) {
 	s, err := g.env.single()
 	if err != nil {
 		return nil, err
@@ -227,5 +227,5 @@ func (g *StandingGrant) verify(ring *KeyRing, at time.Time) (*PublicKey, error) 
 		return nil, fail(CodeSignatureInvalid, "the standing grant is not signed with its approver's own key")
 	}
 	own := key.clone()
-	return &own, key.mayAct(g.p.Tenant, at)
+	return &own, past.mayAct(key, g.p.Tenant, at)
 }

@@ -214,23 +214,32 @@ func (c *Checkpoint) AddCosignatures(lines []byte) (*Checkpoint, error) {
 }
 
 // Verify checks that the checkpoint is of the tenant's log and is signed with a checkpoint key of the ring that may act for
-// the tenant at the instant given. A checkpoint has no time of its own: what is known is that it is no older than the log's
-// last event of which it has the leaf.
-func (c *Checkpoint) Verify(ring *KeyRing, audience, tenant string, at time.Time) error {
-	keys, err := c.signers(ring, audience, tenant)
+// the tenant at the instant given or, if it begins later, then. A checkpoint has no time of its own: what is known is that it
+// is no older than the log's last event of which it has the leaf.
+func (c *Checkpoint) Verify(ring *KeyRing, audience, tenant string, from time.Time) error {
+	keys, err := c.Signers(ring, audience, tenant)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if err = k.mayAct(tenant, at); err == nil {
+		if err = k.mayAct(tenant, k.from(from)); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// signers returns the checkpoint keys of the ring that signed, at least one.
-func (c *Checkpoint) signers(ring *KeyRing, audience, tenant string) ([]PublicKey, error) {
+// from returns the first instant from t on at which the key may act.
+func (k *PublicKey) from(t time.Time) time.Time {
+	if k.NotBefore.After(t) {
+		return k.NotBefore
+	}
+	return t
+}
+
+// Signers returns the checkpoint keys of the ring that signed, at least one, whether or not they may act. It fails with
+// CodeIntegrityFailed for the checkpoint of another log, and with CodeSignatureInvalid.
+func (c *Checkpoint) Signers(ring *KeyRing, audience, tenant string) ([]PublicKey, error) {
 	origin, err := LogOrigin(audience, tenant)
 	if err != nil {
 		return nil, err
@@ -248,7 +257,7 @@ func (c *Checkpoint) signers(ring *KeyRing, audience, tenant string) ([]PublicKe
 			return nil, err
 		}
 		if k != nil {
-			keys = append(keys, *k)
+			keys = append(keys, k.clone())
 		}
 	}
 	if len(keys) == 0 {

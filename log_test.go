@@ -268,7 +268,10 @@ func TestCheckpoint_Verify(t *testing.T) {
 		{"another log's name", forged("— "+auditor, "— x"+auditor), ring, auditor, "acme", counterfoil.CodeSignatureInvalid},
 		{"a key of another tenant", c, changed(func(k *counterfoil.PublicKey) { k.Tenants = []string{"other"} }), auditor, "acme", counterfoil.CodeSignatureInvalid},
 		{"a key that had ended", c, changed(func(k *counterfoil.PublicKey) { k.NotAfter = now() }), auditor, "acme", counterfoil.CodeSignatureInvalid},
-		{"a key that had not begun", c, changed(func(k *counterfoil.PublicKey) { k.NotBefore = now().Add(time.Millisecond) }), auditor, "acme", counterfoil.CodeSignatureInvalid},
+		{"a key that began later", c, changed(func(k *counterfoil.PublicKey) { k.NotBefore = tomorrow() }), auditor, "acme", ""},
+		{"a key that was superseded before it began", c, changed(func(k *counterfoil.PublicKey) {
+			k.NotBefore, k.Revoked = tomorrow(), &counterfoil.Revocation{At: tomorrow(), Why: counterfoil.RevokedSuperseded}
+		}), auditor, "acme", counterfoil.CodeRevoked},
 		{"a key that was superseded", c, changed(func(k *counterfoil.PublicKey) {
 			k.Revoked = &counterfoil.Revocation{At: now(), Why: counterfoil.RevokedSuperseded}
 		}), auditor, "acme", counterfoil.CodeRevoked},

@@ -116,6 +116,12 @@ func weakKeys() map[string][]byte {
 	return out
 }
 
+// thumbprintOf is RFC 7638 for a key of Ed25519, without any code of ours.
+func thumbprintOf(x string) string {
+	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + x + `"}`))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
 func ed25519SPKI(raw []byte) []byte {
 	return append([]byte("\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00"), raw...)
 }

@@ -162,6 +162,13 @@ func (r *reader) is(n value, kind byte, what string) bool {
 	return c == kind
 }
 
+// bound holds value n, a document inside another, to the bounds that it has by itself.
+func (r *reader) bound(n value, lim limits) {
+	if r.has(n) && (n.to-n.from > lim.bytes || !isCanonical(r.raw(n), lim)) {
+		r.fail(n, "this document exceeds its bounds")
+	}
+}
+
 func (r *reader) elements(n value, atMost int) []value {
 	if !r.is(n, '[', "an array") {
 		return nil

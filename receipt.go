@@ -135,7 +135,7 @@ func (r *Receipt) match(dry *DryRun, a *Approval, c *Consumption) error {
 	return nil
 }
 
-func (r *Receipt) verify(ring *KeyRing) error {
+func (r *Receipt) verify(ring *KeyRing, past *history) error {
 	s, err := r.env.single()
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (r *Receipt) verify(ring *KeyRing) error {
 	if err != nil {
 		return err
 	}
-	return key.mayAct(r.tenant, r.issued)
+	return past.mayAct(key, r.tenant, r.issued)
 }
 
 // ID returns the receipt's id, which is the execution's.

@@ -11,21 +11,21 @@ func ActorSubject(actor string) Digest { return digest(domainActor, appendString
 // KeySubject returns what a revocation of a key names.
 func KeySubject(id KeyID) Digest { return digest(domainKeyID, appendString(nil, string(id))) }
 
-// guards returns everything that the authorization rests on. An approval's authority is what the person was shown, the
-// policy's rules or a standing grant: revoking any of these takes the approval with it.
-func (a *Authorization) guards() []Digest {
-	out := make([]Digest, 0, 5+2*len(a.keys))
-	out = append(out, a.approval.digest, a.dry.policy.digest, a.approval.authority, ActorSubject(a.dry.plan.actor))
-	if rules := a.dry.policy.rules; !rules.IsZero() && rules != a.approval.authority {
+// guards returns everything that a use of the approval rests on, the keys that signed it among it. An approval's authority is
+// what the person was shown, the policy's rules or a standing grant: revoking any of these takes the approval with it.
+func guards(dry *DryRun, a *Approval, keys []PublicKey) []Digest {
+	out := make([]Digest, 0, 5+2*len(keys))
+	out = append(out, a.digest, dry.policy.digest, a.authority, ActorSubject(dry.plan.actor))
+	if rules := dry.policy.rules; !rules.IsZero() && rules != a.authority {
 		out = append(out, rules)
 	}
-	for _, approver := range a.approval.approvers {
+	for _, approver := range a.approvers {
 		out = append(out, ActorSubject(approver))
 	}
-	if g := a.approval.grant; g != nil {
+	if g := a.grant; g != nil {
 		out = append(out, ActorSubject(g.approver))
 	}
-	for _, k := range a.keys {
+	for _, k := range keys {
 		if subject := KeySubject(k.ID); !slices.Contains(out, subject) {
 			out = append(out, subject)
 		}

@@ -12,11 +12,13 @@ import (
 // A forged bundle is one that an attacker with all keys is making: its payloads, who signs them, and the verifier's ring.
 type forged struct {
 	t          testing.TB
+	lab        *lab
 	d          doc // the bundle
 	a, c, r, g doc // the payloads of approval, consumption record, receipt and standing grant
 	signers    map[string][]*counterfoil.PrivateKey
 	ring       doc
 	now        time.Time
+	log        *forgedLog                 // nil for none
 	after      func(d doc)                // on the bundle when all is signed
 	raw        func(bundle []byte) []byte // on its bytes
 }
@@ -24,7 +26,7 @@ type forged struct {
 func newForged(t testing.TB, l *lab) *forged {
 	t.Helper()
 	f := &forged{
-		t: t, d: asDoc(decode(l.bundle().Encode())), ring: asDoc(decode(l.x.Keys.JSON())), now: tomorrow(),
+		t: t, lab: l, d: asDoc(decode(l.bundle().Encode())), ring: asDoc(decode(l.x.Keys.JSON())), now: tomorrow(),
 		signers: map[string][]*counterfoil.PrivateKey{
 			"approval": {approverKey(t)}, "consumption": {ledgerKey(t)}, "receipt": {receiptKey(t)}, "standingGrant": {approverKey(t)},
 		},
@@ -86,6 +88,9 @@ func (f *forged) seal() []byte {
 	f.sign("approval", "approval", f.a)
 	f.sign("consumption", "consumption", f.c)
 	f.sign("receipt", "receipt", f.r)
+	if f.log != nil {
+		f.d["log"] = f.log.doc(f.t)
+	}
 	if f.after != nil {
 		f.after(f.d)
 	}

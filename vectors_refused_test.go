@@ -16,7 +16,7 @@ import (
 func forgeries() []forgery {
 	return slices.Concat(
 		forgedForms(), forgedEnvelopes(), forgedPlans(), forgedApprovals(), forgedAuthorities(), forgedUses(), forgedReceipts(),
-		forgedKeys(), forgedPasskeys(), forgedQuorums(), forgedGrants(), forgedRules(),
+		forgedKeys(), forgedPasskeys(), forgedQuorums(), forgedGrants(), forgedRules(), forgedLogs(), forgedHistories(),
 	)
 }
 

@@ -71,6 +71,23 @@ func judged(t testing.TB, v vectorFile) (string, error) {
 			Tenant: v.head["tenant"], Audience: v.head["audience"], Verb: counterfoil.Verb(v.head["verb"]), Subject: subject,
 			Why: counterfoil.RevocationReason(v.head["why"]),
 		})
+	case "checkpoint":
+		c, err := counterfoil.ParseCheckpoint(b)
+		if err != nil {
+			return "", err
+		}
+		when, err := time.Parse(time.RFC3339, v.head["at"])
+		noError(t, err)
+		ring := vectorKeys(t, v)
+		if err := c.Verify(ring, v.head["audience"], v.head["tenant"], when); err != nil {
+			return "", err
+		}
+		seen, err := c.Cosignatures(ring, v.head["tenant"])
+		said := "verified"
+		for _, w := range seen {
+			said += " " + w.Witness
+		}
+		return said, err
 	case "bundle":
 		when, err := time.Parse(time.RFC3339, v.head["now"])
 		noError(t, err)

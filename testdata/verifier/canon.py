@@ -271,5 +271,12 @@ def measure(v, depth=0):
     return nodes, deepest, widest
 
 
+def bound(v, limits):
+    """Holds a document inside another to the bounds that it has by itself."""
+    nodes, depth, width = measure(v)
+    if nodes > limits.nodes or depth > limits.depth or width > limits.width or len(canonical(v)) > limits.bytes:
+        invalid("this document exceeds its bounds")
+
+
 def digest(domain, b):
     return "sha256:" + hashlib.sha256(b"counterfoil/v1/" + domain.encode() + b"\n" + b).hexdigest()

@@ -139,10 +139,10 @@ def may_act(k, tenant, at):
         refuse("the key may not act for this tenant at this time")
 
 
-def single(keys, e, role, tenant, at):
+def single(keys, e, role, tenant, at, acts):
     """The one signature of a document that has one."""
     if len(e.signatures) != 1:
         refuse("this document has exactly one signature")
     k = verify(keys, e, e.signatures[0], role)
-    may_act(k, tenant, at)
+    acts(k, tenant, at)
     return k

@@ -16,6 +16,7 @@ import citations
 import documents
 import evidence
 import keys
+import notes
 from canon import Refused, canonical, digest
 
 
@@ -74,6 +75,7 @@ def dry_run(v, policy, signed):
         v, "bindingsDigest", "effectBudget", "evaluatedAt", "kind", "plan", "planDigest", "policyDigest", "version")
     at = documents.time(m["evaluatedAt"])
     documents.header(m, "dry-run")
+    canon.bound(m["plan"], canon.DOCUMENT)
     plan = documents.plan(m["plan"], signed)
     rebuilt = rebuild(plan, policy, at, m["evaluatedAt"])
     if rebuilt != canonical(v):
@@ -167,45 +169,82 @@ def within(at, a, skew):
         deny("approval-expired", "after the approval")
 
 
-def verify_use(c, a, skew, ring):
+def verify_use(c, a, skew, ring, past):
     step = next((s for s in a.steps if s.id == c.step), None)
     if (c.tenant, c.audience, c.approval) != (a.tenant, a.audience, a.digest) or step is None or step.input != c.input:
         deny("integrity-failed", "the record is for another use")
     within(c.at, a, skew)
-    keys.single(ring, c.env, "ledger", c.tenant, c.at)
+    keys.single(ring, c.env, "ledger", c.tenant, c.at, past.may_act)
 
 
-def verify_approval(a, ring, at):
+def verify_approval(a, ring, at, past):
+    signed = []
     if len(a.env.signatures) < len(a.approvers):
         deny("quorum-missing", "an approver has not signed")
     owners = set()
     for s in a.env.signatures:
         k = keys.verify(ring, a.env, s, "approver" if a.kind == "person" else "policy")
-        keys.may_act(k, a.tenant, at)
+        past.may_act(k, a.tenant, at)
         if k.owner in owners or k.owner not in a.approvers:
             deny("signature-invalid", "not by one of the approvers, or twice")
         owners.add(k.owner)
+        signed.append(k.id)
     if a.grant is not None:
-        verify_grant(a.grant, ring, at)
+        signed.append(verify_grant(a.grant, ring, at, past))
+    return signed
 
 
-def verify_grant(g, ring, at):
+def verify_grant(g, ring, at, past):
     if len(g.env.signatures) != 1:
         deny("signature-invalid", "a grant has exactly one signature")
     k = keys.verify(ring, g.env, g.env.signatures[0], "approver")
     if k.owner != g.approver or k.custody != "holder":
         deny("signature-invalid", "not by the approver's own key")
-    keys.may_act(k, g.tenant, at)
+    past.may_act(k, g.tenant, at)
+    return k.id
+
+
+def guards(dry, a, signed):
+    """All that a use rests on."""
+    who = [dry.plan.actor] + a.approvers + ([a.grant.approver] if a.grant else [])
+    return {a.digest, dry.policy.digest, a.authority, dry.policy.rules} | {notes.subject("actor", n) for n in who} | {
+        notes.subject("key-id", k) for k in signed}
+
+
+def logged(m, dry, a, c, r, ring, now):
+    """Step 8: what the log shows."""
+    step = next(s for s in dry.plan.steps if s.id == c.step)
+    start = {
+        "approvalDigest": a.digest, "audience": a.audience, "bindingsDigest": dry.plan.bindings, "effect": step.effect, "executionId": c.id,
+        "inputDigest": step.input, "kind": "counterfoil.event", "phase": "started", "planDigest": dry.plan.digest,
+        "policyDigest": dry.policy.digest, "tenant": a.tenant, "useDigest": c.digest, "version": "1.0",
+    }
+    done = {
+        **start, "phase": "completed", "receiptDigest": r.digest, "outcome": r.outcome, "rows": r.rows, "bytes": r.bytes,
+        "observedRows": r.seen_rows, "observedBytes": r.seen_bytes,
+    }
+    if r.result is not None:
+        done["resultDigest"] = r.result
+    for member in ("late", "recovered", "uncounted"):
+        if getattr(r, member):
+            done[member] = True
+    return notes.verify(
+        m, ring, (now, now + dry.policy.skew), a.tenant, a.audience, start, done, c.at, decided_by)
 
 
 def verify_bundle(b, ring, now):
     m = documents.members(
-        canon.parse_canonical(b, canon.BUNDLE), "approval", "consumption", "dryRun", "kind", "operation?", "policy", "receipt",
+        canon.parse_canonical(b, canon.BUNDLE), "approval", "consumption", "dryRun", "kind", "log?", "operation?", "policy", "receipt",
         "standingGrant?", "version")
     documents.header(m, "bundle")
+    canon.bound(m["policy"], canon.DOCUMENT)
+    canon.bound(m["dryRun"], canon.DRY_RUN)
     policy = documents.policy(m["policy"], True)
     dry = dry_run(m["dryRun"], policy, True)
-    op = documents.operation(m["operation"], policy, True) if "operation" in m else None
+    op = None
+    if "operation" in m:
+        canon.bound(m["operation"], operation_limits(policy))
+        op = documents.operation(m["operation"], policy, True)
     a = documents.approval(documents.envelope(m["approval"], "approval"))
     if "standingGrant" in m:
         a.grant = documents.standing_grant(documents.envelope(m["standingGrant"], "standing-grant"))
@@ -213,6 +252,7 @@ def verify_bundle(b, ring, now):
             deny("integrity-failed", "the approval does not rest on this grant")
     c = documents.consumption(documents.envelope(m["consumption"], "consumption"))
     r = documents.receipt(documents.envelope(m["receipt"], "receipt"))
+    proof = notes.proof(m["log"]) if "log" in m else None
 
     match_approval(a, dry)
     step = next((s for s in dry.plan.steps if s.id == c.step), None)
@@ -224,23 +264,33 @@ def verify_bundle(b, ring, now):
     if r.issued > now + policy.skew:
         deny("clock", "the receipt lies in the future")
     evaluate(policy, dry.plan, c.at)
-    verify_use(c, a, policy.skew, ring)
-    verify_approval(a, ring, c.at)
-    keys.single(ring, r.env, "receipt", r.tenant, r.issued)
+    past = notes.History() if proof is None else logged(proof, dry, a, c, r, ring, now)
+    verify_use(c, a, policy.skew, ring, past)
+    past.allows(guards(dry, a, verify_approval(a, ring, c.at, past)))
+    keys.single(ring, r.env, "receipt", r.tenant, r.issued, past.may_act)
     return "verified"
+
+
+def operation_limits(p):
+    return canon.Limits(
+        p.parameters.bytes + 1_048_576, p.parameters.nodes + 528, p.parameters.depth + 1, max(p.parameters.width, 512))
 
 
 def verify_decision(b, ring, h):
     d = documents.standalone(b, "decision", documents.decision)
     if (d.tenant, d.audience, d.verb, d.subject, d.why) != (h["tenant"], h["audience"], h["verb"], h["subject"], h.get("why")):
         deny("integrity-failed", "the decision is about something else")
+    decided_by(d, ring, keys.may_act)
+    return "verified"
+
+
+def decided_by(d, ring, may_act):
     if len(d.env.signatures) != 1:
         deny("signature-invalid", "a decision has exactly one signature")
     k = keys.verify(ring, d.env, d.env.signatures[0], "approver")
     if k.owner != d.approver:
         deny("signature-invalid", "not by the approver's key")
-    keys.may_act(k, d.tenant, d.at)
-    return "verified"
+    may_act(k, d.tenant, d.at)
 
 
 # Vectors: section 11.
@@ -284,11 +334,11 @@ def judge(kind, h, b, read):
         return "accepted"
     if kind == "operation":
         p = policy()
-        limits = canon.Limits(
-            p.parameters.bytes + 1_048_576, p.parameters.nodes + 528, p.parameters.depth + 1, max(p.parameters.width, 512))
-        return documents.operation(canon.parse(b, limits), p, False).input
+        return documents.operation(canon.parse(b, operation_limits(p)), p, False).input
     if kind == "dry-run":
         return dry_run(canon.parse(b, canon.DRY_RUN), policy(), False).digest
+    if kind == "checkpoint":
+        return notes.verified(b, keys.ring(read(h["keys"])), h)
     if kind == "keys":
         return "%d keys" % len(keys.ring(b))
     if kind in ("approval", "consumption", "receipt", "standing-grant"):
