@@ -78,7 +78,11 @@ func (s *state) holdConsole(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		stopped <- srv.Shutdown(c)
+		err := srv.Shutdown(c)
+		if err != nil {
+			err = srv.Close() // who still reads then has had their time
+		}
+		stopped <- err
 	})
 	err = srv.Serve(ln)
 	if errors.Is(err, http.ErrServerClosed) {

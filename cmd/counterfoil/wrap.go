@@ -35,6 +35,7 @@ type wrapFlags struct {
 	dir      string
 	identity []byte
 	server   counterfoil.Digest
+	started  bool // calls may come
 }
 
 func (a *app) wrapCommand() *cobra.Command {
@@ -56,12 +57,16 @@ this program: reads pass, writes and destructive calls wait for a person.`,
 				return err
 			}
 			a.tighten = w.tighten
-			return a.with(ctx, func(s *state) error {
+			err := a.with(ctx, func(s *state) error {
 				if !cmd.Flags().Changed("hold") {
 					w.hold = s.config.hold
 				}
 				return a.wrap(ctx, s, &w)
 			})
+			if ctx.Err() != nil && !w.started {
+				return nil // interrupted before there was anything to end
+			}
+			return err
 		}),
 	}
 	cmd.Flags().DurationVar(&w.hold, "hold", 50*time.Second, "how long a call waits before the agent is told to come back")
@@ -117,6 +122,7 @@ func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	w.started = true
 	defer func() { err = errors.Join(err, duty.stop()) }() // the gateway's own work ends after the last call
 	if !w.noConsole {
 		duty.work.Go(func() { s.serveConsole(duty.ctx) })
