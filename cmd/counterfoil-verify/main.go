@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +19,15 @@ import (
 
 const usage = `counterfoil-verify: check a receipt bundle offline
 
-usage: counterfoil-verify BUNDLE --keys KEYS [--json] [--require-log]
+usage: counterfoil-verify BUNDLE --keys KEYS [--json] [--require-log] [--require-witness NAME]
 
-  BUNDLE         a file from "counterfoil receipts export ID", or - for standard input
-  --keys KEYS    the public keys to trust: keys.json of the gateway's state, which you
-                 got from somewhere else than the bundle
-  --json         print the report as one line of JSON
-  --require-log  fail unless the bundle proves that the receipt is in a witnessed log
+  BUNDLE                  a file from "counterfoil receipts export ID", or - for standard input
+  --keys KEYS             the public keys to trust: keys.json of the gateway's state, which you
+                          got from somewhere else than the bundle
+  --json                  print the report as one line of JSON
+  --require-log           fail unless the bundle proves that the receipt is in the log
+  --require-witness NAME  fail unless this witness has cosigned that state of the log; may be
+                          given more than once
 
 exit: 0 it verifies, 1 it does not, and why, 2 wrong usage or an unreadable file
 
@@ -48,6 +51,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, now func() ti
 	keysPath := fs.String("keys", "", "")
 	asJSON := fs.Bool("json", false, "")
 	requireLog := fs.Bool("require-log", false, "")
+	var witnesses []string
+	fs.Func("require-witness", "", func(name string) error { witnesses = append(witnesses, name); return nil })
 	bundlePath, err := parse(fs, args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stdout, usage)
@@ -73,8 +78,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, now func() ti
 		return refuse(stdout, stderr, *asJSON, fmt.Errorf("the keys: %w", err))
 	}
 	rep, err := counterfoil.VerifyBundle(bundle, ring, now())
-	if err == nil && *requireLog {
-		err = &counterfoil.Error{Code: counterfoil.CodeIntegrityFailed, Msg: "the bundle has no proof that the receipt is in a log"}
+	if err == nil {
+		err = lacks(rep, *requireLog, witnesses)
 	}
 	if err != nil {
 		return refuse(stdout, stderr, *asJSON, err)
@@ -85,6 +90,19 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, now func() ti
 		printReport(stdout, rep)
 	}
 	return exitOK
+}
+
+// lacks returns an error if the report is without what is asked for.
+func lacks(rep *counterfoil.Report, log bool, witnesses []string) error {
+	if (log || len(witnesses) > 0) && !rep.Logged {
+		return &counterfoil.Error{Code: counterfoil.CodeIntegrityFailed, Msg: "the bundle has no proof that the receipt is in a log"}
+	}
+	for _, name := range witnesses {
+		if !slices.ContainsFunc(rep.Witnesses, func(c counterfoil.Cosignature) bool { return c.Witness == name }) {
+			return &counterfoil.Error{Code: counterfoil.CodeIntegrityFailed, Msg: "a witness that was asked for has not cosigned the log"}
+		}
+	}
+	return nil
 }
 
 // parse takes the one positional argument from among the flags, wherever it stands.
@@ -174,6 +192,14 @@ func printReport(w io.Writer, r *counterfoil.Report) {
 		line("result", strconv.FormatInt(r.Bytes, 10)+" bytes accepted, "+r.ResultDigest.String())
 	}
 	line("log", r.Audience+", tenant "+r.Tenant)
+	if r.Logged {
+		line("logged", "yes, in the checkpoint of "+strconv.FormatInt(r.LogSize, 10)+" events")
+	} else {
+		line("logged", "no")
+	}
+	for _, c := range r.Witnesses {
+		line("  witness", c.Witness+" at "+c.At.Format(timeFormat))
+	}
 	for _, s := range r.Checked {
 		line("checked", s)
 	}
@@ -245,6 +271,14 @@ func reportJSON(r *counterfoil.Report) string {
 	fmt.Fprintf(&b, `,"late":%t,"recovered":%t,"uncounted":%t,"rows":%d,"bytes":%d`, r.Late, r.Recovered, r.Uncounted, r.Rows, r.Bytes)
 	if !r.ResultDigest.IsZero() {
 		text("resultDigest", r.ResultDigest.String())
+	}
+	fmt.Fprintf(&b, `,"logged":%t`, r.Logged)
+	if r.Logged {
+		fmt.Fprintf(&b, `,"logSize":%d,"witnesses":[`, r.LogSize)
+		for i, c := range r.Witnesses {
+			b.WriteString(strings.Repeat(",", min(i, 1)) + `{"name":` + quote(c.Witness) + `,"at":` + quote(c.At.Format(time.RFC3339)) + "}")
+		}
+		b.WriteString("]")
 	}
 	list("checked", r.Checked)
 	list("unchecked", r.Unchecked)
