@@ -149,16 +149,25 @@ it you can tell later whether the log still has everything that it had now.`,
 	}
 }
 
-// proofJSON is the proof of what the log says of an execution.
+// proofJSON is the proof of what the log says of an execution, as it stands in a bundle.
 type proofJSON struct {
-	Checkpoint string      `json:"checkpoint"`
-	Events     []proofLeaf `json:"events"`
+	Checkpoint string    `json:"checkpoint"`
+	Completed  proofLeaf `json:"completed"`
+	Started    proofLeaf `json:"started"`
 }
 
 type proofLeaf struct {
 	Event jsontext.Value `json:"event"`
 	Index int64          `json:"index"`
 	Path  [][]byte       `json:"path"`
+}
+
+func leafJSON(i counterfoil.Inclusion) proofLeaf {
+	leaf := proofLeaf{Event: i.Event, Index: i.Index, Path: [][]byte{}}
+	for _, h := range i.Path {
+		leaf.Path = append(leaf.Path, h[:])
+	}
+	return leaf
 }
 
 func (a *app) auditProofCommand() *cobra.Command {
@@ -177,18 +186,10 @@ and the checkpoint that they lead to, as JSON. "receipts export" has it in the b
 					return err
 				}
 				c, list, err := s.logs.Prove(ctx, tenant, args[0], counterfoil.PhaseStarted, counterfoil.PhaseCompleted)
-				if err != nil {
+				if err != nil || len(list) != 2 {
 					return err
 				}
-				p := proofJSON{Checkpoint: string(c.Note())}
-				for _, i := range list {
-					leaf := proofLeaf{Event: i.Event, Index: i.Index}
-					for _, h := range i.Path {
-						leaf.Path = append(leaf.Path, h[:])
-					}
-					p.Events = append(p.Events, leaf)
-				}
-				return a.printJSON(p)
+				return a.printJSON(proofJSON{string(c.Note()), leafJSON(list[1]), leafJSON(list[0])})
 			})
 		}),
 	}

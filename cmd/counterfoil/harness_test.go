@@ -311,7 +311,7 @@ func (f *fixture) verify(id string) string {
 	bundle := filepath.Join(f.t.TempDir(), "bundle.json")
 	must(f.t, os.WriteFile(bundle, []byte(f.run("receipts", "export", id)), 0o600))
 	keys := filepath.Join(f.dir, "keys.json")
-	out, stderr, code := output(f.t, exec.Command(built.verify, bundle, "--keys", keys))
+	out, stderr, code := output(f.t, exec.Command(built.verify, bundle, "--keys", keys, "--require-log"))
 	if code != 0 {
 		f.t.Fatalf("counterfoil-verify: exit %d\n%s%s", code, out, stderr)
 	}

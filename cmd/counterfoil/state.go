@@ -99,7 +99,7 @@ func (s *state) prepare() (err error) {
 		return err
 	}
 	c := gateway.DefaultConfig()
-	c.Keys, c.Store, c.Scanner, c.Rules = s.keys, s.store, scan.New(), s.config.rules
+	c.Keys, c.Store, c.Log, c.Scanner, c.Rules = s.keys, s.store, prover{s.logs}, scan.New(), s.config.rules
 	c.Now, c.Rand, c.Logger, c.Files, c.Guard = time.Now, rand.Reader, s.log, os.DirFS("/"), s.guard
 	s.config.apply(&c)
 	s.gate, err = gateway.New(c)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -45,6 +46,27 @@ func TestState_refused(t *testing.T) {
 			}
 			write(t, filepath.Join(f.dir, databaseFile), strings.Repeat("not a database\n", 1000))
 		}, databaseFile},
+		{"newer database", func(t *testing.T, f *fixture) {
+			f.tamper(func(db *sql.DB) { f.exec(db, "PRAGMA user_version = 99") })
+		}, "use the newer program"},
+		{"damaged database", func(t *testing.T, f *fixture) {
+			b, err := os.ReadFile(filepath.Join(f.dir, databaseFile))
+			must(t, err)
+			write(t, filepath.Join(f.dir, databaseFile), string(b[:3*4096])+strings.Repeat("Z", 4*4096)+string(b[7*4096:]))
+		}, "is damaged; restore it"},
+		{"read-only database", func(t *testing.T, f *fixture) { must(t, os.Chmod(filepath.Join(f.dir, databaseFile), 0o400)) }, "read-only"},
+		{"another's database", func(t *testing.T, f *fixture) {
+			f.env = append(f.env, storeVariable+"=sqlite://"+filepath.Join(f.dir, databaseFile))
+			f.dir = filepath.Join(t.TempDir(), "fresh")
+		}, "belongs to other keys"},
+		{"shortened log", func(t *testing.T, f *fixture) {
+			f.logged(5)
+			f.tamper(func(db *sql.DB) { f.exec(db, "DELETE FROM events WHERE "+onlySequence+" > 3") })
+		}, "shortened"},
+		{"checkpoints gone", func(t *testing.T, f *fixture) {
+			f.logged(5)
+			must(t, os.RemoveAll(filepath.Join(f.dir, checkpointDir)))
+		}, "none is kept outside"},
 		{"keys gone", func(t *testing.T, f *fixture) {
 			names, err := filepath.Glob(filepath.Join(f.dir, "*.json"))
 			must(t, err)

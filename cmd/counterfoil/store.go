@@ -143,3 +143,20 @@ type guardError struct{ err error }
 
 func (e *guardError) Error() string { return e.err.Error() }
 func (e *guardError) Unwrap() error { return e.err }
+
+// prover proves from the log, and publishes what it has gained first if that is needed: no other process may do so now.
+type prover struct{ *translog.Logs }
+
+// Prove implements gateway.Prover.
+func (p prover) Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (
+	*counterfoil.Checkpoint, []counterfoil.Inclusion, error,
+) {
+	c, list, err := p.Logs.Prove(ctx, tenant, execution, phases...)
+	if !errors.Is(err, translog.ErrNotLogged) {
+		return c, list, err
+	}
+	if err := p.Publish(ctx); err != nil {
+		return nil, nil, err
+	}
+	return p.Logs.Prove(ctx, tenant, execution, phases...)
+}

@@ -2,14 +2,31 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 // ErrRetired says that retention has dropped an execution's documents and receipt: they are in the export that it made.
 const ErrRetired = sentinel("the receipt was dropped by retention; it is in the export that was made then")
 
-// Bundle returns the bundle of a settled execution, in the form that verifiers read.
+// A Prover proves that a tenant's log has the first events of these phases about an execution, under one checkpoint. It fails
+// with translog.ErrNotLogged while no checkpoint covers them.
+type Prover interface {
+	Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error)
+}
+
+const (
+	proofWait  = 2 * time.Second // how long a bundle waits for the next checkpoint
+	proofRetry = 50 * time.Millisecond
+)
+
+// Bundle returns the bundle of a settled execution, in the form that verifiers read, with the proof that it is in the log. A
+// bundle that has none, because the log can't be proven or its events were dropped, says so to who verifies it, and here the
+// log says why.
 func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([]byte, error) {
 	o, err := g.Store.Execution(ctx, tenant, id)
 	if err != nil {
@@ -25,6 +42,9 @@ func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([
 	if err != nil {
 		return nil, err
 	}
+	if b.Log, err = g.proof(ctx, tenant, id); err != nil {
+		g.Logger.LogAttrs(ctx, slog.LevelWarn, "a bundle has no proof from the log", slog.String("execution", id), slog.String("error", err.Error()))
+	}
 	if redact {
 		return b.Encode(), nil
 	}
@@ -36,4 +56,26 @@ func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([
 		return nil, err
 	}
 	return b.Encode(), nil
+}
+
+// proof waits a little for a checkpoint that covers both events of the execution.
+func (g *Gateway) proof(ctx context.Context, tenant, id string) (*counterfoil.LogProof, error) {
+	ctx, cancel := context.WithTimeout(ctx, proofWait)
+	defer cancel()
+	retry := time.NewTicker(proofRetry)
+	defer retry.Stop()
+	for {
+		c, list, err := g.Log.Prove(ctx, tenant, id, counterfoil.PhaseStarted, counterfoil.PhaseCompleted)
+		switch {
+		case err == nil && len(list) == 2:
+			return &counterfoil.LogProof{Checkpoint: c, Started: list[0], Completed: list[1], Revocations: nil}, nil
+		case !errors.Is(err, translog.ErrNotLogged):
+			return nil, err
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }

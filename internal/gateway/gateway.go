@@ -31,6 +31,7 @@ type Keys interface {
 type Config struct {
 	Keys    Keys
 	Store   Store
+	Log     Prover
 	Scanner *scan.Scanner
 	Rules   *governance.Rules
 	Files   fs.FS // the file system, from its root: to find out what a launch command runs
@@ -80,8 +81,8 @@ type Gateway struct {
 
 // New makes a gateway. Serve must run for waits to end and for the dead to be settled.
 func New(c Config) (*Gateway, error) {
-	if c.Guard == nil {
-		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "a gateway needs a guard"}
+	if c.Guard == nil || c.Log == nil {
+		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "a gateway needs a guard and a log"}
 	}
 	rules, err := counterfoil.RulesDigest(c.Rules.Document())
 	if err != nil {

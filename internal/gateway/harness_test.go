@@ -18,6 +18,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/governance"
 	"github.com/counterfoil/counterfoil/internal/keystore"
 	"github.com/counterfoil/counterfoil/internal/store/sqlite"
+	"github.com/counterfoil/counterfoil/internal/translog"
 	"github.com/counterfoil/counterfoil/scan"
 )
 
@@ -124,6 +125,10 @@ func (f *fixture) open(change func(*gateway.Config), rules ...governance.Rule) *
 	c := gateway.DefaultConfig()
 	c.Keys, c.Store, c.Scanner, c.Now, c.Rand = f.keys, store, scan.New(), f.clock.now, rand.Reader
 	c.Logger, c.Files, c.Grace, c.Guard = slog.New(slog.DiscardHandler), fstest.MapFS{}, 100*time.Millisecond, store.Ready
+	c.Log, err = translog.New(translog.Config{
+		Store: store, Audience: f.keys.Audience(), Ring: f.ring(), Signer: f.keys.Checkpoint(), Logger: slog.New(slog.DiscardHandler),
+	})
+	must(f.t, err)
 	if c.Rules, err = governance.NewRules(rules); err != nil {
 		f.t.Fatal(err)
 	}
@@ -148,6 +153,13 @@ func (f *fixture) open(change func(*gateway.Config), rules ...governance.Rule) *
 		_ = store.Close()
 	})
 	return &gate{Gateway: g, f: f, store: store, ended: ended}
+}
+
+func (f *fixture) ring() *counterfoil.KeyRing {
+	f.t.Helper()
+	ring, err := f.keys.Ring()
+	must(f.t, err)
+	return ring
 }
 
 // An upstream is a tool server in this process that counts its effects.
