@@ -63,6 +63,11 @@ func TestPostgres_share(t *testing.T) {
 	if out := b.verify(p.Receipt); !strings.Contains(out, "VERIFIED") {
 		t.Fatal(out)
 	}
+	var proof proofJSON
+	must(t, json.Unmarshal([]byte(a.run("audit", "proof", p.Receipt)), &proof))
+	if proof.Started.Index >= proof.Completed.Index || !strings.Contains(string(proof.Completed.Event), p.Receipt) || len(proof.Started.Path) == 0 {
+		t.Fatalf("%+v", proof)
+	}
 	if v := b.verdict(); !v.Verified {
 		t.Fatalf("%+v", v)
 	}
