@@ -66,15 +66,31 @@ func (c *cluster) create(settings []string) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	// An empty cluster is not worth a flush; what is written later is.
-	initdb := c.command(ctx, "initdb", "-D", filepath.Join(c.dir, "data"), "-U", superuser, "-A", "trust",
-		"-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
+	if err := c.init(); err != nil {
+		return err
 	}
 	return c.start(settings)
+}
+
+// init makes the files. Where it can, the server sorts as people do: a store that means bytes must say so. An empty cluster
+// is not worth a flush; what is written later is.
+func (c *cluster) init() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	data := filepath.Join(c.dir, "data")
+	args := []string{"-D", data, "-U", superuser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
+	people := c.command(ctx, "initdb", append(args, "--locale-provider=icu", "--icu-locale=en-US")...)
+	if people.Run() == nil {
+		return nil
+	}
+	// It is older than that option, or was built without it.
+	if err := os.RemoveAll(data); err != nil {
+		return err
+	}
+	if out, err := c.command(ctx, "initdb", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // guard starts the keeper.

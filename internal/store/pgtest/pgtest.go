@@ -21,7 +21,7 @@ import (
 )
 
 // errMissing says that there is no PostgreSQL on this machine.
-var errMissing = errors.New("PostgreSQL is not installed: run scripts/prereqs as root") //nolint:gochecknoglobals // an error to compare with
+var errMissing = errors.New("PostgreSQL is not installed: run scripts/prereqs as root")
 
 // patience is how long the server may take for anything.
 const patience = time.Minute

@@ -268,7 +268,7 @@ func testBytesKept(t *testing.T, b Backend) {
 	s := b.Open(t, clock.Now, nil)
 	every := make([]byte, 0, 1<<20)
 	for i := range 1 << 20 {
-		every = append(every, byte(i^i>>8))
+		every = append(every, byte((i^i>>8)&0xff))
 	}
 	for i, sealed := range [][]byte{
 		[]byte(`{"b":1.10,"a":1e2,"z":-0,"n":9007199254740991,"s":"\u2028","k":"\ud83d\ude00","a":2,"x":"\u0000\ud800"}`),
