@@ -101,8 +101,9 @@ func leafHash(body []byte) translog.Hash {
 
 // Record implements gateway.Uses.
 func (s *Store) Record(ctx context.Context, e counterfoil.Event) error {
-	if e.Phase() == counterfoil.PhaseStarted || e.Phase() == counterfoil.PhaseCompleted {
-		return fail(counterfoil.CodeInvalidInput, "only a use that is spent starts, and only a receipt completes it", nil)
+	switch e.Phase() { //nolint:exhaustive // the others may be recorded
+	case counterfoil.PhaseStarted, counterfoil.PhaseCompleted, "":
+		return fail(counterfoil.CodeInvalidInput, "a use that is spent starts, a receipt completes it, and the zero event is none", nil)
 	}
 	return s.commit(ctx, func(t *tx) error { return second(t.append(e.Tenant(), e, s.o.Now())) })
 }

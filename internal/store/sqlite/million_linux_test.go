@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/store/sqlite"
@@ -97,15 +95,8 @@ func spendPlain(s *sqlite.Store, n int64) error {
 	return err
 }
 
-// costOf returns the CPU time that the process needs for f.
+// costOf returns the processor time that f takes.
 func costOf(f func()) time.Duration {
-	cpu := func() time.Duration {
-		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			panic(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
 	before := cpu()
 	f()
 	return cpu() - before

@@ -33,9 +33,10 @@ func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Co
 	if err := named(names...); err != nil {
 		return nil, err
 	}
+	early := s.draft(ctx, &sp.Use)
 	var c *counterfoil.Consumption
 	err := s.commit(ctx, func(t *tx) (err error) {
-		c, err = s.spend(ctx, t, sp)
+		c, err = s.spend(ctx, t, sp, early)
 		return err
 	})
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Co
 }
 
 // spend judges everything before it writes anything: who is refused leaves nothing to take back.
-func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counterfoil.Consumption, error) {
+func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending, early draft) (*counterfoil.Consumption, error) {
 	u := &sp.Use
 	if err := t.judgeUse(sp); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending) (*counter
 	if err != nil {
 		return nil, err
 	}
-	c, err := u.Consume(context.WithoutCancel(ctx), s.o.Now(), h.at, s.o.Signer)
+	c, err := early.take(ctx, s, u, h.at)
 	if err != nil {
 		return nil, err
 	}
