@@ -43,12 +43,11 @@ func checks() []string {
 // Check reads the whole database and returns a line for each thing that it finds wrong, at most a hundred of a kind. It sees
 // one moment and holds nobody up.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
-	c, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, readError(err)
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if died(err) {
+		s.pool.Reset()
+		tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	}
-	defer c.Release()
-	tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -64,9 +63,9 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, readError(err)
 		}
-		lines, err := collect(rows, pgx.RowTo[string])
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return nil, err
+			return nil, readError(err)
 		}
 		found = append(found, lines...)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/counterfoil/counterfoil"
 )
@@ -113,14 +112,15 @@ func (s *Store) drain() {
 func (s *Store) run(ctx context.Context, batch []*member) {
 	var err error
 	for attempt := 0; ; attempt++ {
-		idle := s.writer != nil
 		var began bool
 		if began, err = s.runOnce(ctx, batch); err == nil {
 			return
 		}
 		// A connection that had died while it was idle has not begun anything: that costs a new one, nothing else.
-		died := idle && !began && attempt == 0 && !pgconn.Timeout(err)
-		if attempt == retries || !died && !s.again(ctx, err) {
+		if attempt == 0 && !began && died(err) {
+			continue
+		}
+		if attempt == retries || !s.again(ctx, err) {
 			break
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Store) runOnce(ctx context.Context, batch []*member) (began bool, err e
 	})
 	if err != nil {
 		v.t.abandon()
-		return sqlState(err) != "", err
+		return false, err
 	}
 	took := false
 	for _, m := range batch {

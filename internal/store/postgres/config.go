@@ -80,7 +80,7 @@ func isSchema(s string) bool {
 // somebody who has gone, for ever; rows are found by index, since plans that were made for empty tables live on.
 func settings(schema string) map[string]string {
 	return map[string]string{
-		"search_path": schema + ", pg_temp", "client_encoding": "UTF8", "TimeZone": "UTC", "DateStyle": "ISO, MDY",
+		"search_path": schema + ", pg_temp", "client_encoding": "UTF8", "standard_conforming_strings": "on", "TimeZone": "UTC", "DateStyle": "ISO, MDY",
 		"lock_timeout": "10s", "statement_timeout": "20s", "idle_in_transaction_session_timeout": "20s",
 		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "work_mem": "16MB",
 	}
@@ -152,4 +152,12 @@ func connectError(err error) error {
 		msg = "the database refuses the connection"
 	}
 	return fail(code, msg, err)
+}
+
+// acquireError tells a pool that has no connection left from a database that can't be reached.
+func acquireError(err error) error {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return connectError(err)
+	}
+	return fail(counterfoil.CodeUnavailable, "no connection to the database is free; nothing was recorded", err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 func fail(code counterfoil.Code, msg string, cause error) error {
@@ -77,6 +78,22 @@ func passing(err error) bool {
 	return code == "40001" || code == "40P01"
 }
 
+// notText is the server's code for a text that it can't hold: nothing that is stored equals it.
+const notText = "22021"
+
+// died reports whether a connection turned out to be dead: it was closed while nobody used it, by a restart of the server or
+// by something on the way. A new one can't be had when that fails too.
+func died(err error) bool {
+	if code := sqlState(err); code != "" {
+		return code == "57P01" || code == "57P02"
+	}
+	if _, refused := errors.AsType[*pgconn.ConnectError](err); refused {
+		return false
+	}
+	return err != nil && !spoken(err) && !pgconn.Timeout(err) && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, pgx.ErrNoRows)
+}
+
 // writeError gives an error from inside a transaction its code. The transaction is rolled back: nothing was recorded.
 func writeError(err error) error {
 	if errors.Is(err, errLapsed) {
@@ -89,7 +106,7 @@ func writeError(err error) error {
 	switch {
 	case code == "":
 		return fail(counterfoil.CodeUnavailable, "the connection to the database failed; nothing was recorded", err)
-	case code == "22021":
+	case code == notText:
 		return badText()
 	case passing(err), code == "55P03":
 		return fail(counterfoil.CodeUnavailable, "the database is busy; nothing was recorded", err)
@@ -134,7 +151,7 @@ func readError(err error) error {
 		return gateway.ErrNotFound
 	case spoken(err):
 		return err
-	case sqlState(err) == "22021": // no text that is stored can equal this one
+	case sqlState(err) == notText:
 		return gateway.ErrNotFound
 	default:
 		return fail(counterfoil.CodeUnavailable, "the database could not be read", err)
@@ -153,7 +170,7 @@ func spoken(err error) bool {
 		return true
 	}
 	return errors.Is(err, gateway.ErrNotFound) || errors.Is(err, gateway.ErrTooMany) || errors.Is(err, gateway.ErrBudget) ||
-		errors.Is(err, gateway.ErrChanged) || errors.Is(err, errLapsed)
+		errors.Is(err, gateway.ErrChanged) || errors.Is(err, translog.ErrStale) || errors.Is(err, errLapsed)
 }
 
 // maxName bounds what is looked up by name: two of them fit an index's entry.

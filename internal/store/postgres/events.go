@@ -166,10 +166,14 @@ type recording struct {
 	e counterfoil.Event
 }
 
-// Record implements gateway.Uses.
+// Record implements gateway.Uses. What begins or ends an execution is not an event of its own.
 func (s *Store) Record(ctx context.Context, e counterfoil.Event) error {
 	if err := proper(e.Tenant(), e); err != nil {
 		return err
+	}
+	switch e.Phase() { //nolint:exhaustive // all others may be recorded
+	case counterfoil.PhaseStarted, counterfoil.PhaseCompleted, counterfoil.PhaseLate:
+		return fail(counterfoil.CodeInvalidInput, "the event belongs to a spending or a settling", nil)
 	}
 	if err := names(e.Tenant(), e.ExecutionID()); err != nil {
 		return err

@@ -29,3 +29,11 @@ func (s *Store) Kill() {
 	s.lease.mu.Unlock()
 	_ = s.Close()
 }
+
+// Setting returns a setting of the session that commits for all.
+func (s *Store) Setting(name string) (value string, err error) {
+	s.lead <- struct{}{}
+	defer func() { <-s.lead }()
+	err = s.writer.QueryRow(context.Background(), `SELECT current_setting($1)`, name).Scan(&value)
+	return value, err
+}

@@ -193,29 +193,38 @@ func (s *Store) Version(ctx context.Context) (int64, error) {
 
 // get reads one row. A missing one is gateway.ErrNotFound.
 func (s *Store) get(ctx context.Context, query string, args []any, dest ...any) error {
+	return readError(s.reading(ctx, func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, query, args...).Scan(dest...)
+	}))
+}
+
+// reading runs a query, once more if its connection had died.
+func (s *Store) reading(ctx context.Context, query func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return readError(s.pool.QueryRow(ctx, query, args...).Scan(dest...))
+	err := query(ctx)
+	if died(err) {
+		s.pool.Reset() // the others died with it
+		err = query(ctx)
+	}
+	return err
 }
 
 // list reads all rows of a query, which must be bounded.
 func list[T any](ctx context.Context, s *Store, query string, args []any, scan func(pgx.CollectableRow) (T, error)) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
+	var out []T
+	err := s.reading(ctx, func(ctx context.Context) error {
+		rows, err := s.pool.Query(ctx, query, args...)
+		if err == nil {
+			out, err = pgx.CollectRows(rows, scan)
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		if sqlState(err) == notText {
+			err = nil
+		}
 		return nil, readError(err)
-	}
-	return collect(rows, scan)
-}
-
-func collect[T any](rows pgx.Rows, scan func(pgx.CollectableRow) (T, error)) ([]T, error) {
-	out, err := pgx.CollectRows(rows, scan)
-	if err != nil {
-		return nil, readError(err)
-	}
-	if len(out) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }

@@ -47,7 +47,11 @@ func (s *Store) transact(ctx context.Context, tenants []string, f func(*tx) erro
 	s.mu.Unlock()
 	defer s.calls.Done()
 	for attempt := 0; ; attempt++ {
-		err := s.transactOnce(ctx, tenants, f)
+		began, err := s.transactOnce(ctx, tenants, f)
+		if attempt == 0 && !began && died(err) {
+			s.pool.Reset() // the others died with it
+			continue
+		}
 		if attempt == retries || !s.again(ctx, err) {
 			return writeError(err)
 		}
@@ -68,15 +72,16 @@ func cancelled(err error) error {
 
 func closedError() error { return fail(counterfoil.CodeUnavailable, "the store is closed", nil) }
 
-func (s *Store) transactOnce(ctx context.Context, tenants []string, f func(*tx) error) error {
+// transactOnce is one attempt. began says that the server has answered.
+func (s *Store) transactOnce(ctx context.Context, tenants []string, f func(*tx) error) (began bool, err error) {
 	if err := s.fault(beginning); err != nil {
-		return err
+		return true, err
 	}
 	wait, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	c, err := s.pool.Acquire(wait)
 	if err != nil {
-		return fail(counterfoil.CodeUnavailable, "no connection to the database is free; nothing was recorded", err)
+		return true, acquireError(err)
 	}
 	defer c.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
@@ -87,13 +92,13 @@ func (s *Store) transactOnce(ctx context.Context, tenants []string, f func(*tx) 
 	t.lock(b, tenants)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		t.abandon()
-		return err
+		return false, err
 	}
 	if err := t.call(f); err != nil {
 		t.abandon()
-		return err
+		return true, err
 	}
-	return t.end()
+	return true, t.end()
 }
 
 // begin says nothing of READ WRITE: a database that was made read-only stays so.

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package postgres_test
+
+import "testing"
+
+func chown(testing.TB, string) {}
