@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -226,71 +225,6 @@ func BenchmarkDecide(b *testing.B) {
 			w, raw, key := newWorkshop(b), arguments(n), policyKey(b)
 			loop(b, func() { w.decide(b, raw, key) })
 		})
-	}
-}
-
-// hostile returns documents of about n bytes, each of a shape that costs a careless reader dearly.
-func hostile(n int) map[string][]byte {
-	repeat := func(open, s, last string) []byte {
-		return []byte(open + strings.Repeat(s, (n-len(open)-len(last))/len(s)) + last)
-	}
-	members := func(f func(i int) string) []byte {
-		var b strings.Builder
-		b.WriteByte('{')
-		for i := 0; b.Len() < n-100; i++ {
-			b.WriteString(f(i))
-			b.WriteString(":0,")
-		}
-		b.WriteString(`"~":0}`)
-		return []byte(b.String())
-	}
-	mixed := func(i int) uint32 { return uint32(i) * 2654435761 }
-	layers := `"x"`
-	for i := range 60 { // each layer is out of order and must be moved as a whole
-		layers = fmt.Sprintf(`{"b":%s,"a%d":0}`, layers, i)
-	}
-	return map[string][]byte{
-		"tiny values":           repeat("[", "0,", "0]"),
-		"tiny strings":          repeat("[", `"",`, "0]"),
-		"empty objects":         repeat("[", "{},", "0]"),
-		"deep nesting":          repeat("[", strings.Repeat("[", 63)+strings.Repeat("]", 63)+",", "0]"),
-		"unclosed nesting":      repeat("", "[", ""),
-		"long string":           repeat(`"`, "a", `"`),
-		"escapes":               repeat(`"`, `\u0041`, `"`),
-		"quotes":                repeat(`"`, `\"`, `"`),
-		"backslashes":           repeat(`"`, `\\`, `"`),
-		"surrogate pairs":       repeat(`"`, `\ud83d\ude00`, `"`),
-		"white space":           repeat("[", " ", "0]"),
-		"long number":           repeat("1.", "0", ""),
-		"doubles":               repeat("[", "1.7976931348623157e308,", "0]"),
-		"integers":              repeat("[", "9007199254740991,", "0]"),
-		"long doubles":          repeat("[", "1."+strings.Repeat("0", 1000)+",", "0]"),
-		"members":               members(func(i int) string { return fmt.Sprintf(`"%08x"`, mixed(i)) }),
-		"members backwards":     members(func(i int) string { return fmt.Sprintf(`"%08d"`, 99_999_999-i) }),
-		"members alike":         members(func(i int) string { return fmt.Sprintf(`"%s%08x"`, strings.Repeat("a", 50), mixed(i)) }),
-		"members with escapes":  members(func(i int) string { return fmt.Sprintf(`"\u0061\n%08x"`, mixed(i)) }),
-		"escapes in order":      members(func(i int) string { return fmt.Sprintf(`"\n%08d"`, i) }),
-		"members beyond ASCII":  members(func(i int) string { return fmt.Sprintf(`"é😀%08x"`, mixed(i)) }),
-		"objects out of order":  repeat("[", layers+",", "0]"),
-		"objects of few":        repeat("[", `{"b":0,"a":0},`, "0]"),
-		"commas in strings":     repeat("[", `",,,,,,,,",`, "0]"),
-		"brackets in strings":   repeat("[", `"[[[[[[[[",`, "0]"),
-		"duplicates at the end": members(func(i int) string { return fmt.Sprintf(`"%08x"`, mixed(i/2)) }),
-	}
-}
-
-func BenchmarkHostile(b *testing.B) {
-	const n = 1 << 20
-	honest := arguments(n)
-	parse := func(raw []byte) func() {
-		return func() {
-			if _, err := counterfoil.ParseArguments(raw); err != nil && counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
-				b.Fatal(err)
-			}
-		}
-	}
-	for name, raw := range hostile(n) {
-		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) { ratio(b, "x/honest", parse(raw), parse(honest), 1) })
 	}
 }
 

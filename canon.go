@@ -2,7 +2,6 @@ package counterfoil
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -42,7 +41,8 @@ func argumentLimits() limits {
 
 // Canonicalize returns the RFC 8785 form of one JSON document. It is strict as RFC 7493 asks: valid UTF-8, no duplicate
 // names, no lone surrogates, no byte order mark, nothing after the document. Numbers are rounded to the nearest double,
-// as RFC 8785 prints them; [ParseArguments] refuses those that would change by it. The bounds are those of arguments.
+// as RFC 8785 prints them; [ParseArguments] refuses those that would change by it. The bounds are those of arguments, and 64
+// numbers that only long arithmetic rounds: those of more than 17 digits, or below 10^-307, that are no double's own form.
 func Canonicalize(b []byte) ([]byte, error) {
 	return canonicalize(b, argumentLimits(), numbersRounded)
 }
@@ -75,6 +75,7 @@ type canonicalizer struct {
 	lim   limits
 	rule  numberRule
 	nodes int
+	hard  int // numbers
 
 	members []member // of the objects that are open, outermost first
 	names   []byte   // their names, unescaped
@@ -130,8 +131,8 @@ func tooLong(lim limits) *Error {
 // kept.
 func syntaxError(b []byte) error {
 	e := fail(CodeInvalidInput, "this is not strict JSON")
-	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true))
-	if at, ok := errors.AsType[*jsontext.SyntacticError](d.SkipValue()); ok {
+	_, err := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true)).ReadValue()
+	if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		e.Path, e.Err = escapePath(string(at.JSONPointer)), at
 	}
 	return e
@@ -165,8 +166,11 @@ func (c *canonicalizer) value(out []byte, i, depth int) ([]byte, int, *Error) {
 		end := skipScalar(c.in, i)
 		return append(out, c.in[i:end]...), end, nil
 	default:
+		if end := skipSmallInteger(c.in, i); end > i {
+			return append(out, c.in[i:end]...), end, nil
+		}
 		end := skipScalar(c.in, i)
-		out, err := c.rule.append(out, c.in[i:end])
+		out, err := c.number(room(out, 32), c.in[i:end])
 		return out, end, err
 	}
 }
@@ -253,44 +257,43 @@ func room[T any](s []T, n int) []T {
 
 // sort puts the members of the object that is being written, from out[start] on, into canonical order.
 func (c *canonicalizer) sort(out []byte, start int, ms []member) *Error {
-	c.rank(ms)
-	slices.SortFunc(c.ranks, func(a, b rank) int {
-		if a.order != b.order {
-			return cmp.Compare(a.order, b.order)
-		}
-		return compareUTF16(c.nameOf(ms[a.of]), c.nameOf(ms[b.of]))
-	})
-	c.scratch = slices.Grow(c.scratch[:0], len(out)-start)
-	for k, r := range c.ranks {
-		m := ms[r.of]
+	c.ranks = slices.Grow(c.ranks[:0], 2*len(ms))[:2*len(ms)]
+	ranks := c.ranks[:len(ms)]
+	for k := range ranks {
+		ranks[k].of = place(k)
+	}
+	s := nameSorter{names: c.names, members: ms}
+	if !s.sort(ranks, c.ranks[len(ms):], 0) {
+		return fail(CodeInvalidInput, "an object has the same member name twice").under(string(s.twice))
+	}
+	// The largest member is moved once, the others by way of scratch: objects within each other are moved at every level.
+	largest := largestOf(ms)
+	big, head := out[ms[largest].from:ms[largest].to], 0
+	c.scratch = slices.Grow(c.scratch[:0], len(out)-start-len(big))
+	for k, r := range ranks {
 		if k > 0 {
-			if last := c.ranks[k-1]; last.order == r.order && bytes.Equal(c.nameOf(ms[last.of]), c.nameOf(m)) {
-				return fail(CodeInvalidInput, "an object has the same member name twice").under(string(c.nameOf(m)))
-			}
 			c.scratch = append(c.scratch, ',')
 		}
-		c.scratch = append(c.scratch, out[m.from:m.to]...)
+		if r.of == largest {
+			head = len(c.scratch)
+			continue
+		}
+		c.scratch = append(c.scratch, out[ms[r.of].from:ms[r.of].to]...)
 	}
-	copy(out[start:], c.scratch)
+	tail := start + head + copy(out[start+head:], big)
+	copy(out[start:], c.scratch[:head])
+	copy(out[tail:], c.scratch[head:])
 	return nil
 }
 
-// A rank is what most members can be sorted by.
-type rank struct {
-	order uint64 // of its name, or of what comes after a prefix that all names share
-	of    int32  // its index
-}
-
-// rank ranks the members. Hostile names are alike for long: what tells many of them apart is what they don't share.
-func (c *canonicalizer) rank(ms []member) {
-	c.ranks = slices.Grow(c.ranks[:0], len(ms))
-	shared := c.nameOf(ms[0])
-	for _, m := range ms {
-		shared = shared[:commonPrefix(shared, c.nameOf(m))]
-	}
+func largestOf(ms []member) int32 {
+	largest := 0
 	for k, m := range ms {
-		c.ranks = append(c.ranks, rank{orderOf(c.nameOf(m)[len(shared):]), place(k)})
+		if m.to-m.from > ms[largest].to-ms[largest].from {
+			largest = k
+		}
 	}
+	return place(largest)
 }
 
 func (c *canonicalizer) nameOf(m member) []byte { return c.names[m.name.from:m.name.to] }

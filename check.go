@@ -2,7 +2,6 @@ package counterfoil
 
 import (
 	"bytes"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -151,16 +150,16 @@ func (c *checker) literal(i int, want string) int {
 }
 
 func (c *checker) number(i int) int {
-	end := i
+	end := skipSmallInteger(c.b, i)
+	if end > i {
+		return end
+	}
 	for end < len(c.b) && isNumeric(c.b[end]) {
 		end++
 	}
 	raw := c.b[i:end]
-	if isSmallInteger(raw) {
-		return end
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || !bytes.Equal(appendNumber(make([]byte, 0, 32), f), raw) {
+	var own [32]byte
+	if out, ok := appendExact(own[:0], raw); !ok || !bytes.Equal(out, raw) {
 		return -1
 	}
 	return end

@@ -3,9 +3,7 @@ package counterfoil
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"math/bits"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -163,142 +161,21 @@ func commonPrefix[S ~[]byte | ~string](a, b S) int {
 	return i
 }
 
-// orderOf returns a text's first eight bytes as a number, so that most comparisons of compareUTF16 cost one.
+// window is how many bytes of a text orderOf looks at.
+const window = 7
+
+// orderOf returns a number that orders texts as compareUTF16 does, as far as the first seven bytes tell. The last byte
+// says how long the text is, 8 for longer ones: equal numbers are equal texts, or begin longer ones alike.
 func orderOf(s []byte) uint64 {
-	var n uint64
-	if len(s) >= 8 {
-		n = binary.BigEndian.Uint64(s)
-		if n&0x8080808080808080 == 0 {
-			return n // ASCII is in order as it is
-		}
-		n = 0
-	}
-	for i := range 8 {
-		n <<= 8
-		if i < len(s) {
-			n |= uint64(unitOrder(s[i]))
-		}
-	}
-	return n
+	var first [8]byte
+	n := copy(first[:], s)
+	const ones, lows = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	w := binary.BigEndian.Uint64(first[:])
+	// unitOrder on all bytes at once: those that are 0xEE or 0xEF become zero, and then a high bit.
+	other := (w | ones) ^ 0xEF*ones
+	w += ^((other&lows + lows) | other | lows) >> 3
+	return w&^0xFF | uint64(n)
 }
 
-// A numberRule says what happens to a number that a double can't hold exactly as written.
-type numberRule byte
-
-const (
-	numbersExact numberRule = iota + 1
-	numbersRounded
-)
-
-// append appends the canonical form of a JSON number, if the rule accepts it.
-func (rule numberRule) append(dst, raw []byte) ([]byte, *Error) {
-	if isSmallInteger(raw) {
-		return append(dst, raw...), nil
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil {
-		return dst, fail(CodeInvalidInput, "a number is too large for a double")
-	}
-	from := len(dst)
-	dst = appendNumber(dst, f)
-	if rule == numbersRounded {
-		return dst, nil
-	}
-	if f == 0 && raw[0] == '-' {
-		return dst, fail(CodeInvalidInput, "minus zero is not accepted")
-	}
-	written, ok := decimalOf(raw)
-	if printed, _ := decimalOf(dst[from:]); !ok || written != printed {
-		return dst, fail(CodeInvalidInput, "a number has more digits than a double can hold; send it as a string")
-	}
-	return dst, nil
-}
-
-// isSmallInteger reports whether a text is a JSON number that is an integer of at most 2^53: its own canonical form.
-func isSmallInteger(raw []byte) bool {
-	digits := bytes.TrimPrefix(raw, []byte("-"))
-	const most = "9007199254740992"
-	if len(digits) == 0 || len(digits) > len(most) || len(digits) == len(most) && string(digits) > most || digits[0] == '0' && len(raw) > 1 {
-		return false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
-}
-
-// appendNumber appends a finite double as ECMA-262 prints it (Number::toString, base 10), which is RFC 8785's form.
-func appendNumber(dst []byte, f float64) []byte {
-	if f == 0 {
-		return append(dst, '0')
-	}
-	if a := math.Abs(f); a >= 1e-6 && a < 1e21 {
-		return strconv.AppendFloat(dst, f, 'f', -1, 64)
-	}
-	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
-	// strconv writes at least two exponent digits, ECMA-262 no leading zero.
-	if n := len(dst); dst[n-2] == '0' && (dst[n-3] == '-' || dst[n-3] == '+') {
-		dst[n-2] = dst[n-1]
-		dst = dst[:n-1]
-	}
-	return dst
-}
-
-// A decimal is the exact value of a JSON number: significant digits without zeros at either end, and the power of ten of
-// the last of them. No double's shortest form has more than 17 digits. Zero is the zero decimal.
-type decimal struct {
-	negative bool
-	digits   [17]byte
-	n        int
-	exp      int
-}
-
-// decimalOf reads a JSON number without arithmetic that could round. ok is false for one that is no double's shortest form.
-func decimalOf(raw []byte) (d decimal, ok bool) {
-	zeros, fraction, end := 0, 0, len(raw)
-	for i, c := range raw {
-		switch c {
-		case '-':
-			d.negative = true
-		case '.':
-			fraction = i + 1
-		case 'e', 'E':
-			end = i
-		case '0':
-			zeros++
-		default:
-			if d.n == 0 {
-				zeros = 0
-			}
-			if d.n+zeros >= len(d.digits) {
-				return d, false
-			}
-			for ; zeros > 0; zeros-- {
-				d.digits[d.n] = '0'
-				d.n++
-			}
-			d.digits[d.n] = c
-			d.n++
-		}
-		if end < len(raw) {
-			break
-		}
-	}
-	if d.n == 0 {
-		return decimal{}, true
-	}
-	if end < len(raw) {
-		exp, err := strconv.Atoi(string(bytes.TrimPrefix(raw[end+1:], []byte("+"))))
-		if err != nil {
-			return d, false
-		}
-		d.exp = exp
-	}
-	if fraction > 0 {
-		d.exp -= end - fraction
-	}
-	d.exp += zeros
-	return d, true
-}
+// endsInWindow reports whether an order's text is no longer than the window.
+func endsInWindow(order uint64) bool { return order&0xFF <= window }
