@@ -176,6 +176,56 @@ func testRecordRejects(t *testing.T, b Backend) {
 	wantPhases(t, s)
 }
 
+// An event says what was recorded with it: one that is about something else is refused, and nothing is recorded. It also
+// keeps out ids that no event can name, which the store could not move by itself later.
+func testEventsMatch(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	ctx := t.Context()
+	refused := func(what string, err error) {
+		t.Helper()
+		if counterfoil.CodeOf(err) != counterfoil.CodeInvalidInput {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	l := &Ledger{Store: s, Case: Approved(t, "a", clock.Now())}
+	claim, err := l.Claim(ctx, "run-1")
+	must(t, err)
+	f, err := counterfoil.Run(ctx, claim, executor(done))
+	must(t, err)
+	other := &memory{clock: clock}
+	_, err = counterfoil.Settle(ctx, &Ledger{Store: other, Case: l.Case}, f, Key(counterfoil.RoleReceipt), clock.Now())
+	must(t, err)
+	for name, e := range map[string]counterfoil.Event{
+		"nothing": {}, "another execution's": event(t, counterfoil.PhaseCompleted, "run-2"), "a start": event(t, counterfoil.PhaseStarted, "run-1"),
+		"another tenant's": eventOf(t, OtherTenant, counterfoil.PhaseCompleted, "run-1"),
+	} {
+		refused("Settle with "+name, s.Settle(ctx, gateway.Settling{Receipt: other.settled.Receipt, Completed: e}))
+	}
+	u := newUse("b", clock.Now())
+	for name, e := range map[string]counterfoil.Event{
+		"nothing": {}, "another execution's": event(t, counterfoil.PhaseStarted, "run-2"), "an end": event(t, counterfoil.PhaseCompleted, "run-b"),
+		"another tenant's": eventOf(t, OtherTenant, counterfoil.PhaseStarted, "run-b"),
+	} {
+		refused("Spend with "+name, second(s.Spend(ctx, gateway.Spending{Use: u, Started: e})))
+	}
+	for name, text := range odd() {
+		a := attachment(t, clock, "k", "1")
+		if counterfoil.CheckIdentity(text) != nil {
+			a.New.ID = text
+			refused("Attach of "+name, second(s.Attach(ctx, a)))
+		}
+	}
+	a := attachment(t, clock, "k", "1")
+	a.Opened = event(t, counterfoil.PhaseRequested, "apr-k2")
+	refused("Attach with another's event", second(s.Attach(ctx, a)))
+	wantPhases(t, s, "started")
+	must(t, s.Settle(ctx, *other.settled))
+	must(t, spendUse(ctx, s, u, gateway.Spending{}))
+	attach(t, s, clock, "k", "1")
+	wantPhases(t, s, "started", "completed", "started", "requested")
+}
+
 // What belongs to one tenant is not there for another.
 func testTenants(t *testing.T, b Backend) {
 	clock := NewClock()

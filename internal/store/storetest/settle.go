@@ -112,7 +112,13 @@ func testSettleRejects(t *testing.T, b Backend) {
 // memory spends every use, as another ledger would.
 type memory struct {
 	gateway.Uses
-	clock *Clock
+	clock   *Clock
+	settled *gateway.Settling // the last
+}
+
+func (m *memory) Settle(_ context.Context, s gateway.Settling) error {
+	m.settled = &s
+	return nil
 }
 
 func (m *memory) Spend(ctx context.Context, s gateway.Spending) (*counterfoil.Consumption, error) {

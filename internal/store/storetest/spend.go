@@ -143,6 +143,44 @@ func testTimes(t *testing.T, b Backend) {
 		t.Fatalf("spent at %v", claim.Consumption().At())
 	}
 	wantPhases(t, s, "refused", "refused", "started")
+	// What happened is recorded, however the clock was set meanwhile.
+	clock.Move(-24 * time.Hour)
+	_, err = (&Ledger{Store: s, Case: c}).Finish(t.Context(), claim, clock.Now().Add(48*time.Hour))
+	must(t, err)
+	must(t, s.Record(t.Context(), event(t, counterfoil.PhaseRefused, "call-3")))
+	wantPhases(t, s, "refused", "refused", "started", "completed", "refused")
+	log = events(t, s, Tenant)
+	if ahead := Start().Add(4 * time.Second); log[3].At.Before(ahead) || !log[4].At.Equal(log[3].At) {
+		t.Fatalf("times %v, %v", log[3].At, log[4].At)
+	}
+	// Then its own head is far ahead of the clock, which is believed no more.
+	_, err = (&Ledger{Store: s, Case: Approved(t, "b", clock.Now())}).Claim(t.Context(), "run-2")
+	wantCode(t, err, counterfoil.CodeClock)
+}
+
+// Times are cut to what is stored before they are sealed: what is read back is what was hashed.
+func testNanoseconds(t *testing.T, b Backend) {
+	clock := NewClock()
+	s := b.Open(t, clock.Now, nil)
+	at := Start()
+	for i, ns := range []time.Duration{123_456_789, 499_999_999, 999_999_999, 1_000_000_499, 1_999_999_999, 59_999_999_999} {
+		clock.Move(at.Add(ns).Sub(clock.Now()))
+		must(t, s.Record(t.Context(), event(t, counterfoil.PhaseRefused, "call")))
+		l := &Ledger{Store: s, Case: Approved(t, fmt.Sprint(i), clock.Now())}
+		claim, err := l.Claim(t.Context(), fmt.Sprint("run-", i))
+		must(t, err)
+		must(t, second(l.Finish(t.Context(), claim, clock.Now())))
+		log := events(t, s, Tenant)
+		for _, e := range log[3*i:] {
+			if want := clock.Now().Truncate(time.Millisecond); !e.At.Equal(want) || e.At.Location() != time.UTC {
+				t.Errorf("an event of %v is of %v", clock.Now(), e.At)
+			}
+		}
+		if x, err := s.Execution(t.Context(), Tenant, fmt.Sprint("run-", i)); err != nil || !x.StartedAt.Equal(claim.Consumption().At()) {
+			t.Errorf("started at %v, not at %v: %v", x.StartedAt, claim.Consumption().At(), err)
+		}
+	}
+	check(t, s)
 }
 
 // Callers that share a commit: each gets its own verdict, and one that fails takes nothing of the others with it.

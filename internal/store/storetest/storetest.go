@@ -98,6 +98,8 @@ func tests() []test {
 		{"Executions", testExecutions},
 		{"Record_times", testTimes},
 		{"Record_rejects", testRecordRejects},
+		{"Record_nanoseconds", testNanoseconds},
+		{"Events_match", testEventsMatch},
 		{"Faults", testFaults},
 		{"Attach", testAttach},
 		{"Attach_cap", testCap},
