@@ -27,7 +27,7 @@ const (
 	KindRoot        Kind = "root"          // the events are not those of a checkpoint that is believed
 	KindForked      Kind = "forked"        // two checkpoints were signed that contradict each other
 	KindSignature   Kind = "signature"     // a checkpoint is signed by no key that may
-	KindRetiredKey  Kind = "retired-key"   // a checkpoint is signed by a key whose time was over
+	KindRetiredKey  Kind = "retired-key"   // a checkpoint is signed by a key that could not: its time was over, or it is compromised
 	KindTiles       Kind = "tiles"         // the published tiles are not those of a checkpoint that is believed
 	KindNoReference Kind = "no-checkpoint" // there is nothing that the events could be held against
 )

@@ -1,5 +1,11 @@
 package translog
 
+import (
+	"context"
+
+	"github.com/counterfoil/counterfoil"
+)
+
 // Edge lets tests grow a tree without a store.
 type Edge struct{ e edge }
 
@@ -18,3 +24,8 @@ var (
 	ParseLine  = parseLine
 	AppendLine = appendLine
 )
+
+// ProveLeaf proves one leaf from published tiles.
+func ProveLeaf(ctx context.Context, s TileSource, tenant string, c *counterfoil.Checkpoint, index int64) ([][32]byte, error) {
+	return (&tree{ctx: ctx, tiles: s, tenant: tenant, size: c.Size(), root: c.Root()}).prove(index)
+}

@@ -30,7 +30,8 @@ type Doubt struct {
 	Should int64 // events by the checkpoint outside, 0 for none
 	Why    error
 
-	at *counterfoil.Checkpoint // to be kept by who accepts it
+	at     *counterfoil.Checkpoint // to be kept by who accepts it
+	unsign bool                    // its published checkpoint is by a compromised key
 }
 
 // guard returns what an operator may accept, and apart from that the faults that nobody can accept. It reads what is kept
@@ -77,20 +78,22 @@ func (l *Logs) doubt(ctx context.Context, s State, kept map[string]keptFile) (Do
 	if d.Origin, err = counterfoil.LogOrigin(l.c.Audience, s.Tenant); err != nil {
 		return d, err
 	}
-	if l.c.Keep == nil {
-		d.at, err = l.published(ctx, &s)
-		return d, err
-	}
-	file := l.c.Keep.file(d.Origin)
-	f, ok := kept[file]
-	delete(kept, file)
-	if !ok && s.Published > 0 { // perhaps it is new
-		f.c, f.err = l.c.Keep.Checkpoint(d.Origin)
-		if s, err = l.c.Store.Log(ctx, s.Tenant); err != nil {
-			return d, err
+	var f keptFile
+	if l.c.Keep != nil {
+		file, ok := l.c.Keep.file(d.Origin), false
+		f, ok = kept[file]
+		delete(kept, file)
+		if !ok && s.Published > 0 { // perhaps it is new
+			f.c, f.err = l.c.Keep.Checkpoint(d.Origin)
+			if s, err = l.c.Store.Log(ctx, s.Tenant); err != nil {
+				return d, err
+			}
 		}
 	}
-	if d.at, err = l.published(ctx, &s); err != nil {
+	if d.at, err = l.published(ctx, &s); errors.Is(err, counterfoil.CodeRevoked) {
+		d.Why, d.unsign = err, true
+		return d, nil
+	} else if err != nil || l.c.Keep == nil {
 		return d, err
 	}
 	if f.c != nil {
@@ -145,18 +148,51 @@ func (l *Logs) rootAt(ctx context.Context, s State, size int64) (Hash, error) {
 // moves the checkpoints outside that say otherwise aside, keeps those of the database in their place, and returns what it
 // has accepted. Auditors and witnesses that have seen the longer log will still say so.
 //
-// It fails for a database that contradicts itself: that can't be accepted.
+// A log whose checkpoint was signed with a key that is revoked as compromised by now is signed anew, if it has the events
+// of that checkpoint. It fails for a database that contradicts itself: that can't be accepted.
 func (l *Logs) Accept(ctx context.Context) ([]Doubt, error) {
 	doubts, faults := l.guard(ctx)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
 	for _, d := range doubts {
-		if err := l.c.Keep.replace(ctx, d.Origin, d.at); err != nil {
-			return nil, err
+		var err error
+		if d.unsign {
+			if d.at, err = l.signAnew(ctx, d.Tenant); err != nil {
+				return nil, err
+			}
+		}
+		if l.c.Keep != nil {
+			if err := l.c.Keep.replace(ctx, d.Origin, d.at); err != nil {
+				return nil, err
+			}
 		}
 		l.c.Logger.LogAttrs(ctx, slog.LevelWarn, "a log was accepted as it is",
 			slog.String("tenant", d.Tenant), slog.String("log", d.Origin), slog.Int64("events", d.Has), slog.Int64("should", d.Should))
 	}
 	return doubts, l.Guard(ctx)
+}
+
+// signAnew has the present key sign the published checkpoint of a log, after the root of all events was compared with it.
+func (l *Logs) signAnew(ctx context.Context, tenant string) (*counterfoil.Checkpoint, error) {
+	s, err := l.c.Store.Log(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	old, err := counterfoil.ParseCheckpoint(s.Note)
+	if err != nil {
+		return nil, brokenBy(tenant, "its checkpoint is none", err)
+	}
+	e := &edge{}
+	if _, err := l.grow(ctx, tenant, e, s.Published); err != nil {
+		return nil, err
+	}
+	if root, err := e.root(); err != nil || root != old.Root() || old.Size() != s.Published {
+		return nil, brokenBy(tenant, "its events are not those of its checkpoint", err)
+	}
+	c, err := counterfoil.SignCheckpoint(ctx, l.c.Audience, tenant, old.Size(), old.Root(), l.c.Signer)
+	if err != nil {
+		return nil, err
+	}
+	return c, l.c.Store.Publish(ctx, Publication{Tenant: tenant, Size: c.Size(), Root: c.Root(), Note: c.Note()})
 }

@@ -294,7 +294,7 @@ func (l *Logs) verify(ctx context.Context, tenant string, c *counterfoil.Checkpo
 	if len(last) != 1 || last[0].Sequence != c.Size() {
 		return broken(tenant, fmt.Sprintf("the event %d is missing", c.Size()))
 	}
-	if err := believe(c, l.c.Ring, l.c.Audience, tenant, last[0].At); err != nil {
+	if err := c.Verify(l.c.Ring, l.c.Audience, tenant, last[0].At); err != nil {
 		return brokenBy(tenant, fmt.Sprintf("its checkpoint of the size %d can't be believed", c.Size()), err)
 	}
 	return nil

@@ -321,6 +321,47 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestAccept_compromised goes on with a new key after the old one was revoked as compromised, when the operator says so.
+func TestAccept_compromised(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{true, false} {
+		w := setup(t)
+		if !kept {
+			w.keep = nil
+		}
+		w.acceptCompromised(t)
+	}
+}
+
+func (w *world) acceptCompromised(t *testing.T) {
+	t.Helper()
+	w.refusals(300)
+	w.publish()
+	old := w.key.Public()
+	old.Revoked = &counterfoil.Revocation{At: w.clock, Why: counterfoil.RevokedCompromised}
+	w.key = otherKey(t)
+	w.ring = w.ringOf(old, w.key.Public())
+	w.refusals(5)
+	refused(t, w.logs().Guard(w.ctx()), "can't be believed", tenant)
+	refused(t, w.logs().Publish(w.ctx()), "can't be believed", tenant)
+	events := w.store.log(tenant).events
+	leaf := events[7].Leaf
+	events[7].Leaf[0] ^= 1
+	_, err := w.logs().Accept(w.ctx())
+	refused(t, err, "not those of its checkpoint")
+	events[7].Leaf = leaf
+	doubts, err := w.logs().Accept(w.ctx())
+	if err != nil || len(doubts) != 1 || doubts[0].Tenant != tenant {
+		t.Fatal(doubts, err)
+	}
+	if err := errors.Join(w.logs().Guard(w.ctx()), w.logs().Publish(w.ctx())); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.report(w.check(), w.stored()); !r.OK() || r.Proven != 305 {
+		t.Error(r.Findings)
+	}
+}
+
 // keepOnly replaces what is kept outside.
 func (w *world) keepOnly(note []byte) {
 	w.t.Helper()

@@ -2,10 +2,7 @@ package translog
 
 import (
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/counterfoil/counterfoil"
 )
 
 // reach judges a checkpoint when the log has come to its size.
@@ -21,47 +18,18 @@ func (k *checker) reach(m *mark) {
 // signed checks a checkpoint's signature, by a key that could sign when the last event of the log that it covers had
 // happened, or later.
 func (k *checker) signed(m *mark, at time.Time) bool {
-	err := believe(m.Checkpoint, k.Ring, k.Audience, k.Tenant, at)
+	err := m.Verify(k.Ring, k.Audience, k.Tenant, at)
 	if err == nil {
 		return true
 	}
 	kind, msg := KindSignature, fmt.Sprintf("the checkpoint of the size %d can't be believed: %v", m.Size(), err)
-	if keys := k.retired(m); len(keys) > 0 {
+	if keys, err := m.Signers(k.Ring, k.Audience, k.Tenant); err == nil {
 		kind = KindRetiredKey
-		msg = fmt.Sprintf("the checkpoint of the size %d is signed with the key %s, whose time was over when the last of its events happened",
-			m.Size(), strings.Join(keys, ", "))
+		msg = fmt.Sprintf("the checkpoint of the size %d is signed with the key %s, which could not when the last of its events had happened",
+			m.Size(), keys[0].ID)
 	}
 	k.find(kind, m.Size(), msg)
 	return false
-}
-
-// believe checks that a checkpoint is signed by a key that could sign at an instant, or later: a checkpoint has no time of
-// its own, and is no older than the last of its events. A key that was made after that may have signed a log that was quiet.
-func believe(c *counterfoil.Checkpoint, ring *counterfoil.KeyRing, audience, tenant string, at time.Time) error {
-	err := c.Verify(ring, audience, tenant, at)
-	if err == nil {
-		return nil
-	}
-	for _, key := range ring.Keys() {
-		if !key.NotBefore.After(at) {
-			continue
-		}
-		if alone, err := counterfoil.NewKeyRing(key); err == nil && c.Verify(alone, audience, tenant, key.NotBefore) == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// retired returns the ids of the keys that signed a checkpoint and could have done so at another time.
-func (k *checker) retired(m *mark) []string {
-	var out []string
-	for _, key := range k.Ring.Keys() {
-		if alone, err := counterfoil.NewKeyRing(key); err == nil && m.Verify(alone, k.Audience, k.Tenant, key.NotBefore) == nil {
-			out = append(out, string(key.ID))
-		}
-	}
-	return out
 }
 
 // end judges what the log has come to.

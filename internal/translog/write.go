@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/csv"
+	"errors"
 	"io"
 	"strconv"
 	"time"
@@ -43,6 +44,7 @@ func Export(ctx context.Context, w io.Writer, p ExportParams) error {
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
 	var put func(Event) error
+	flush := b.Flush
 	switch p.Format {
 	case FormatLines:
 		if err := writeHeader(b, p); err != nil {
@@ -55,14 +57,17 @@ func Export(ctx context.Context, w io.Writer, p ExportParams) error {
 			return writing(err)
 		}
 		put = func(e Event) error { return writeRow(c, p.Tenant, e) }
-		defer c.Flush()
+		flush = func() error {
+			c.Flush()
+			return errors.Join(c.Error(), b.Flush())
+		}
 	default:
 		return invalid("the format is not known")
 	}
 	if err := p.each(ctx, put); err != nil {
 		return err
 	}
-	return writing(b.Flush())
+	return writing(flush())
 }
 
 // each hands every event that the checkpoint covers to put.
