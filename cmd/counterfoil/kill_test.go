@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -134,8 +133,11 @@ func (f *fixture) unsettled(s *state) (n int) {
 func (f *fixture) killRound(s *state, key counterfoil.Signer, server []string, line string, seen map[string]bool) {
 	f.t.Helper()
 	argv := append([]string{built.counterfoil}, f.wrapArgs([]string{"--no-console"}, server...)...)
-	ag, err := startAgent(f.t.Context(), argv, f.env, io.Discard)
-	must(f.t, err)
+	stderr := &syncBuffer{}
+	ag, err := startAgent(f.t.Context(), argv, f.env, stderr)
+	if err != nil {
+		f.t.Fatalf("%s: %v\n%s", line, err, stderr)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -155,8 +157,12 @@ func (f *fixture) killRound(s *state, key counterfoil.Signer, server []string, l
 	if rand.IntN(10) > 0 {
 		must(f.t, s.gate.Approve(f.t.Context(), tenant, id, key, ""))
 	}
-	// An approved call takes a few milliseconds from the decision to the answer.
-	time.Sleep(time.Duration(rand.Int64N(int64(25 * time.Millisecond))))
+	// An approved call takes some milliseconds from the decision to the answer.
+	window := 25 * time.Millisecond
+	if f.store != "" {
+		window = 75 * time.Millisecond
+	}
+	time.Sleep(time.Duration(rand.Int64N(int64(window))))
 	must(f.t, ag.cmd.Process.Kill())
 	<-done
 	_ = ag.close()

@@ -39,6 +39,7 @@ func (f *fixture) tamper(change func(db *sql.DB)) {
 	defer func() { must(f.t, db.Close()) }()
 	rows, err := db.QueryContext(f.t.Context(), `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`)
 	must(f.t, err)
+	defer func() { must(f.t, rows.Close()) }()
 	triggers := map[string]string{}
 	for rows.Next() {
 		var name, text string

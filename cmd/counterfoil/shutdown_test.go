@@ -38,10 +38,13 @@ func TestShutdown(t *testing.T) {
 			must(t, c.cmd.Process.Signal(syscall.SIGTERM))
 			began := time.Now()
 			<-codes
-			state := make(chan error, 1)
-			go func() { state <- c.Wait() }()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = c.Wait()
+			}()
 			select {
-			case <-state:
+			case <-ended:
 			case <-time.After(10 * time.Second):
 				t.Fatal("the gateway does not end")
 			}

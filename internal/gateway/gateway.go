@@ -117,7 +117,7 @@ func (g *Gateway) wait() (change <-chan struct{}, done func()) {
 // rise with time keep the store's indexes compact; nothing relies on their order, and they are no secrets.
 func (g *Gateway) id(prefix string) (string, error) {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(g.Now().UnixMilli())<<16) //nolint:gosec // it is only a name
+	binary.BigEndian.PutUint64(b[:], uint64(g.Now().UnixMilli())<<16)
 	if err := g.random(b[6:]); err != nil {
 		return "", err
 	}
