@@ -57,6 +57,11 @@ func (s *Store) Check(ctx context.Context) ([]string, error) {
 		set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`); err != nil {
 		return nil, readError(err)
 	}
+	return findings(ctx, tx)
+}
+
+// findings runs the checks in a transaction.
+func findings(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	var found []string
 	for _, query := range checks() {
 		rows, err := tx.Query(ctx, query)

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
 )
 
@@ -36,4 +38,36 @@ func (s *Store) Setting(name string) (value string, err error) {
 	defer func() { <-s.lead }()
 	err = s.writer.QueryRow(context.Background(), `SELECT current_setting($1)`, name).Scan(&value)
 	return value, err
+}
+
+// Exhaust takes every connection of the pool until release.
+func (s *Store) Exhaust(ctx context.Context) (release func()) {
+	var all []*pgxpool.Conn
+	for range s.pool.Config().MaxConns {
+		c, err := s.pool.Acquire(ctx)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, c)
+	}
+	return func() {
+		for _, c := range all {
+			c.Release()
+		}
+	}
+}
+
+// CheckAfter is what Check finds after a change that no trigger stops; the change is taken back.
+func (s *Store) CheckAfter(ctx context.Context, change string) (found []string, err error) {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // that is its end
+	for _, q := range []string{`SET LOCAL session_replication_role = replica`, change} {
+		if _, err := tx.Exec(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	return findings(ctx, tx)
 }

@@ -86,7 +86,7 @@ func TestOpen_refuses(t *testing.T) {
 	o := options(storetest.Start)
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	defer silent.Close() //nolint:errcheck // nobody reads from it
+	t.Cleanup(func() { _ = silent.Close() }) // nobody reads from it
 	fresh := server.Fresh(t)
 	full := server.Fresh(t)
 	exec(t, full, `CREATE SCHEMA counterfoil`, `CREATE TABLE counterfoil.others (n int)`)
