@@ -74,5 +74,26 @@ func Wait(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
+// A Latch is a file that stays open and is locked again and again. One goroutine at a time uses it. Nobody removes its file.
+type Latch struct{ f *os.File }
+
+// NewLatch opens the file at path, which it creates with mode 0600 when there is none.
+func NewLatch(path string) (*Latch, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Latch{f: f}, nil
+}
+
+// Try takes the lock, or fails with ErrHeld.
+func (l *Latch) Try() error { return lock(l.f) }
+
+// Release drops the lock.
+func (l *Latch) Release() error { return unlock(l.f) }
+
+// Close drops the lock and closes the file.
+func (l *Latch) Close() error { return l.f.Close() }
+
 // Release drops the lock and leaves the file.
 func (l *Lock) Release() error { return l.f.Close() }

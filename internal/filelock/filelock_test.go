@@ -102,3 +102,36 @@ func TestWait_excludes(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestLatch(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.turn")
+	a, err := filelock.NewLatch(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := filelock.NewLatch(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := a.Try(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Try(); !errors.Is(err, filelock.ErrHeld) {
+			t.Fatalf("taken twice: %v", err)
+		}
+		if err := a.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Try(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.Try(), b.Close(), a.Try(), a.Close()); err != nil {
+		t.Fatalf("closing does not drop the lock: %v", err)
+	}
+}

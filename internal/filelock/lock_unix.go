@@ -28,6 +28,8 @@ func lock(f *os.File) error {
 	}
 }
 
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 // Remove removes the file and drops the lock, in this order: whoever waits for the lock finds that its file is gone.
 func (l *Lock) Remove() error { return errors.Join(os.Remove(l.path), l.f.Close()) }
 

@@ -26,6 +26,10 @@ func lock(f *os.File) error {
 	return err
 }
 
+func unlock(f *os.File) error {
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &windows.Overlapped{})
+}
+
 // Remove drops the lock and removes the file, which can't be removed while it is open. A file that another holder has
 // opened in between stays.
 func (l *Lock) Remove() error {

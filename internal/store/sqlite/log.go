@@ -91,6 +91,14 @@ func (t *tx) append(tenant string, e counterfoil.Event, at time.Time) (int64, er
 	return number, err
 }
 
+// matching refuses an event that says something else than what is recorded with it.
+func matching(e counterfoil.Event, phase counterfoil.Phase, tenant, about string) error {
+	if e.Phase() != phase || e.Tenant() != tenant || e.ExecutionID() != about {
+		return fail(counterfoil.CodeInvalidInput, "the event is about something else", nil)
+	}
+	return nil
+}
+
 // leafHash is RFC 6962's.
 func leafHash(body []byte) translog.Hash {
 	d := sha256.New()

@@ -66,6 +66,9 @@ func (s *Store) Attach(ctx context.Context, a gateway.Attachment) (gateway.Reque
 	if err := named(n.Tenant, n.ID, n.Key, a.Waiter); err != nil {
 		return gateway.RequestRow{}, err
 	}
+	if err := matching(a.Opened, counterfoil.PhaseRequested, n.Tenant, n.ID); err != nil {
+		return gateway.RequestRow{}, err
+	}
 	if a.Now.IsZero() || !n.ExpiresAt.After(a.Now) {
 		return gateway.RequestRow{}, fail(counterfoil.CodeInvalidInput, "the request is not complete or has ended already", nil)
 	}

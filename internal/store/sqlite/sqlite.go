@@ -89,7 +89,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if s.process, err = register(ctx, path, o.Rand); err != nil {
 		return nil, err
 	}
-	s.queue.w = newWriter(path, o.fault)
+	if s.queue.w, err = newWriter(path, o.fault); err != nil {
+		return nil, errors.Join(err, s.process.end())
+	}
 	s.read = openPool(path, readOnly, readers)
 	s.watch = newWatcher(path)
 	if err := s.Ready(ctx); err != nil {

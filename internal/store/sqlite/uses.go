@@ -17,6 +17,9 @@ func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Co
 	if sp.Use.Audience != s.o.Audience {
 		return nil, fail(counterfoil.CodeIntegrityFailed, "the use is for another audience", nil)
 	}
+	if err := matching(sp.Started, counterfoil.PhaseStarted, sp.Use.Tenant, sp.Use.ExecutionID); err != nil {
+		return nil, err
+	}
 	names := []string{sp.Use.Tenant, sp.Use.ExecutionID, sp.Use.Step}
 	for _, c := range sp.Counters {
 		names = append(names, c.Name)
@@ -205,8 +208,8 @@ func (s *Store) Settle(ctx context.Context, st gateway.Settling) error {
 	if st.Receipt == nil {
 		return fail(counterfoil.CodeInvalidInput, "there is no receipt to settle with", nil)
 	}
-	if st.Completed.Phase() != counterfoil.PhaseCompleted {
-		return fail(counterfoil.CodeInvalidInput, "a receipt is settled with a completed event", nil)
+	if err := matching(st.Completed, counterfoil.PhaseCompleted, st.Receipt.Tenant(), st.Receipt.ID()); err != nil {
+		return err
 	}
 	late := false
 	err := s.commit(ctx, func(t *tx) (err error) {

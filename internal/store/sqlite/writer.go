@@ -14,6 +14,7 @@ import (
 type writer struct {
 	connector connector
 	files     *files
+	turn      *turn
 	fault     func(stage) error
 
 	conn  driver.Conn // nil until it is needed, and after a failure
@@ -21,11 +22,15 @@ type writer struct {
 	memory
 }
 
-func newWriter(path string, fault func(stage) error) *writer {
+func newWriter(path string, fault func(stage) error) (*writer, error) {
 	if fault == nil {
 		fault = func(stage) error { return nil }
 	}
-	return &writer{connector: newConnector(path, readWrite), files: &files{path: path}, fault: fault, memory: newMemory()}
+	turn, err := newTurn(path)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{connector: newConnector(path, readWrite), files: &files{path: path}, turn: turn, fault: fault, memory: newMemory()}, nil
 }
 
 // A tx is a transaction under way.
@@ -38,6 +43,11 @@ type tx struct {
 // run commits a batch and sets each member's error. Members judge before they write, so that those who are refused leave
 // nothing to take back. The rare batch in which one does is run again, each member behind a savepoint of its own.
 func (w *writer) run(batch []*member) {
+	if err := w.turn.take(); err != nil {
+		settle(batch, err)
+		return
+	}
+	defer w.turn.give()
 	if w.attempt(batch, len(batch) == 1) {
 		return
 	}
@@ -198,9 +208,11 @@ func noTransaction(err error) bool {
 }
 
 // drop closes the connection, which rolls back what it had begun. The next transaction opens another.
-func (w *writer) drop() { _ = w.close() }
+func (w *writer) drop() { _ = w.disconnect() }
 
-func (w *writer) close() error {
+func (w *writer) close() error { return errors.Join(w.disconnect(), w.turn.close()) }
+
+func (w *writer) disconnect() error {
 	var errs []error
 	for _, s := range w.stmts {
 		errs = append(errs, s.stmt.Close())
