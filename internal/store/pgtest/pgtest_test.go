@@ -1,8 +1,14 @@
 package pgtest_test
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"os"
+	osexec "os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,6 +18,60 @@ import (
 var server pgtest.Server
 
 func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
+
+// victim is set where TestKilled_victim is to wait for its death.
+const victim = "COUNTERFOIL_TEST_VICTIM"
+
+// TestKilled_victim is a test binary of its own, in the hands of TestKilled.
+func TestKilled_victim(t *testing.T) {
+	if os.Getenv(victim) == "" {
+		t.Skip("TestKilled runs it")
+	}
+	fmt.Println("url", server.Fresh(t)) //nolint:forbidigo // for the other process
+	<-t.Context().Done()
+}
+
+// A binary that is killed leaves neither a server nor its files.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	server.Fresh(t) // skips where there is no server
+	cmd := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled_victim$")
+	cmd.Env = append(os.Environ(), victim+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "url ")
+	if !ok {
+		t.Fatalf("the victim said %q, %v", line, err)
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(config.Host); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(config.Host); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is still there", config.Host)
+		}
+	}
+	if conn, err := pgx.Connect(t.Context(), url); err == nil {
+		t.Fatal("the server answers", conn.Close(t.Context()))
+	}
+}
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()

@@ -108,8 +108,8 @@ func testExecutions(t *testing.T, b Backend) {
 // What a killed process had begun is an orphan once it counts as dead, and not before; what the living do is none.
 func testOrphansKilled(t *testing.T, b Backend) {
 	clock := NewClock()
-	alive, dying := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
-	for id, s := range map[string]Store{"run-mine": alive, "run-dead": dying} {
+	alive, dying, neighbour := b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil), b.Open(t, clock.Now, nil)
+	for id, s := range map[string]Store{"run-mine": alive, "run-dead": dying, "run-other": neighbour} {
 		must(t, second((&Ledger{Store: s, Case: Approved(t, id, clock.Now())}).Claim(t.Context(), id)))
 	}
 	b.Kill(t, dying)
@@ -129,7 +129,7 @@ func testOrphansKilled(t *testing.T, b Backend) {
 	if x, err := alive.Orphans(t.Context()); err != nil || len(x) != 0 {
 		t.Fatalf("orphans after recovery: %v, %v", x, err)
 	}
-	wantPhases(t, alive, "started", "started", "completed")
+	wantPhases(t, alive, "started", "started", "started", "completed")
 }
 
 // eventually waits until something is so, which must take no longer than it may, and some time for a busy machine.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,6 +138,11 @@ func testSweep(t *testing.T, b Backend) {
 			t.Errorf("after %v: %+v", step.after, row)
 		}
 	}
+	lapsed := check(t, s)
+	if lapsed = lapsed[len(lapsed)-2:]; !slices.Equal(lapsed, []string{"lapsed", "lapsed"}) {
+		t.Fatalf("what was swept left %v", lapsed)
+	}
+	wantLapsed(t, s, 7, "apr-approved1", "expired")
 	clock.Move(7 * time.Minute)
 	if row := attach(t, s, clock, "spent", "2"); row.ID != "apr-spent2" {
 		t.Errorf("the answer is gone, and a retry got %s", row.ID)
@@ -175,6 +181,7 @@ func testSweepDead(t *testing.T, b Backend) {
 	}
 	wantState(t, alive, "apr-shared1", gateway.Pending)
 	wantState(t, alive, "apr-answered1", gateway.Pending)
+	wantPhases(t, alive, "requested", "requested", "approved", "requested", "requested", "lapsed", "lapsed")
 	if rows, err := alive.Sweep(t.Context(), clock.Now()); err != nil || len(rows) != 0 {
 		t.Fatalf("moved twice: %v, %v", rows, err)
 	}

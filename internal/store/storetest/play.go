@@ -122,7 +122,8 @@ func (p *play) moved(err error, can bool, state gateway.State) bool {
 }
 
 func (p *play) time() {
-	p.clock.Move(time.Duration(p.intn(400, "seconds")) * time.Second)
+	most := rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Minute, requestLife, coolDown, 2 * time.Hour}).Draw(p.rt, "most")
+	p.clock.Move(time.Duration(p.intn(int(most.Milliseconds()), "ms")+1) * time.Millisecond)
 	p.m.now = p.clock.Now()
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
@@ -103,6 +105,21 @@ func testAttach(t *testing.T, b Backend) {
 		t.Fatalf("%+v", row)
 	}
 	wantState(t, s, "apr-k1", gateway.Expired)
+	wantPhases(t, s, "requested", "requested", "lapsed", "requested")
+	wantLapsed(t, s, 2, "apr-k1", "expired")
+}
+
+// wantLapsed checks the n-th event, which the store made by itself.
+func wantLapsed(t *testing.T, s Store, n int, id, code string) {
+	t.Helper()
+	want, err := counterfoil.NewEvent(counterfoil.PhaseLapsed, Names(), counterfoil.EventParams{
+		Tenant: Tenant, Audience: Audience, ExecutionID: id, Actor: actor, Tool: tool, Effect: counterfoil.EffectMutation, Code: code,
+	})
+	must(t, err)
+	e := events(t, s, Tenant)[n]
+	if diff := cmp.Diff(string(want.Seal(e.Sequence, e.At)), string(e.Body)); diff != "" {
+		t.Fatalf("the event of what lapsed (-want +got):\n%s", diff)
+	}
 }
 
 func testCap(t *testing.T, b Backend) {
@@ -199,6 +216,8 @@ func testAnswer(t *testing.T, b Backend) {
 	}
 	must(t, s.Leave(t.Context(), Tenant, "apr-l1", "w-l1", "gone"))
 	wantState(t, s, "apr-l1", gateway.Void)
+	wantPhases(t, s, "requested", "requested", "approved", "lapsed")
+	wantLapsed(t, s, 3, "apr-l1", "void")
 	if _, err := s.Answer(t.Context(), Tenant, "apr-none", "w"); !errors.Is(err, gateway.ErrNotFound) {
 		t.Fatal(err)
 	}
@@ -218,6 +237,8 @@ func testLeave(t *testing.T, b Backend) {
 	if row := wantState(t, s, "apr-k1", gateway.Cancelled); row.Cause != "both left" {
 		t.Fatalf("cause %q", row.Cause)
 	}
+	wantPhases(t, s, "requested", "lapsed")
+	wantLapsed(t, s, 1, "apr-k1", "cancelled")
 	wantConflict(t, s.Rule(t.Context(), ruling(t, clock, "apr-k1", gateway.Approved)), gateway.Cancelled)
 	if row := attach(t, s, clock, "k", "3"); row.ID != "apr-k3" {
 		t.Fatalf("the retry got %s", row.ID)
