@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,10 @@ import (
 
 // TestMain is also the program that the tests with processes start and kill.
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(scribeVariable); spec != "" {
+		fmt.Fprintln(os.Stderr, scribe(spec))
+		os.Exit(1)
+	}
 	if code, worker := program().Worker(); worker {
 		os.Exit(code)
 	}
