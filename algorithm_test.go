@@ -171,7 +171,7 @@ func TestNewKeyRing_rejectsWhatWasSetWrong(t *testing.T) {
 		}
 	}
 	for origin, ok := range map[string]bool{
-		rpOrigin: true, rpOrigin + ":443": true, "https://a-b." + rpID: true, "http://" + rpID: false, rpOrigin + "/": false,
+		rpOrigin: true, rpOrigin + ":443": false, rpOrigin + ":8443": true, "https://a-b." + rpID: true, "http://" + rpID: false, rpOrigin + "/": false,
 		"https://x" + rpID: false, "https://." + rpID: false, "https://-a." + rpID: false, "https://a_b." + rpID: false, rpOrigin + ":": false, rpOrigin + ":0": false,
 		rpOrigin + ":080": false, rpOrigin + ":65536": false, rpOrigin + ":1:2": false, "https://user@" + rpID: false, rpID: false,
 		"HTTPS://" + rpID: false, "null": false, "": false, "https://" + rpID + ".": false,

@@ -450,10 +450,12 @@ func TestAuthorize_ownApprovals(t *testing.T) {
 	_, _, err := l.execute()
 	noError(t, err)
 
-	// A signer that is not ours is not believed: what it returned is verified like any other.
-	l = newLab(t)
-	l.x.Approval = mustApprove(t, l.x.DryRun, request(), &signer{key: approverKey(t), sig: bytes.Repeat([]byte{1}, 64)})
-	l.refused(counterfoil.CodeSignatureInvalid)
+	// A signer that is not ours is not believed: what it returned is verified at once.
+	a, err := counterfoil.Approve(t.Context(), l.x.DryRun, request(), &signer{key: approverKey(t), sig: bytes.Repeat([]byte{1}, 64)}, now())
+	wantCode(t, err, counterfoil.CodeUnavailable)
+	if a != nil {
+		t.Error("there is an approval all the same")
+	}
 }
 
 // Under policy authority the rules' digest stands for the person, and the policy key for theirs.

@@ -16,6 +16,7 @@ type Authorization struct {
 	limit     Limit
 	fresh     time.Time
 	keys      []PublicKey // that signed the approval
+	ring      *KeyRing
 }
 
 // Authorize checks that the approval allows this operation as this step of the plan, now: every check of the boundary but
@@ -55,7 +56,7 @@ func Authorize(dry *DryRun, approval *Approval, current *Context, stepID string,
 	}
 	return &Authorization{
 		dry: dry, approval: approval, operation: op, step: step, limit: approval.step(stepID).limit,
-		fresh: dry.policy.freshUntil(dry.plan, current), keys: keys,
+		fresh: dry.policy.freshUntil(dry.plan, current), keys: keys, ring: ring,
 	}, nil
 }
 
@@ -118,30 +119,27 @@ func (u *Use) Consume(ctx context.Context, clock, head time.Time, key Signer) (*
 		return nil, err
 	}
 	public, err := publicOf(key)
-	if err != nil || public.Role != RoleLedger || !public.validAt(u.Tenant, at) {
+	if err != nil || !public.validAt(u.Tenant, at) {
 		return nil, failWith(CodeUnavailable, "the ledger has no key that may act for this tenant at this time", err)
 	}
 	c := &Consumption{
 		tenant: u.Tenant, audience: u.Audience, id: u.ExecutionID, nonce: hex.EncodeToString(u.Nonce[:]), at: at,
 		approval: u.Approval, step: u.Step, input: u.Input,
 	}
-	if c.env, err = seal(ctx, typeConsumption, c.encode(), RoleLedger, key); err != nil {
+	if c.env, err = seal(ctx, typeConsumption, c.encode(), RoleLedger, key, public); err != nil {
 		return nil, failWith(CodeUnavailable, "the ledger could not sign", err)
 	}
 	c.digest = digest(domainUse, c.env.payload)
+	if own, ok := key.(*PrivateKey); ok {
+		c.made = own.public.ID
+	}
 	return c, nil
 }
 
-// judge holds the instant of the use against everything that has an end.
+// judge holds the instant of the use against everything that has an end, and the standing grant's count against its bound.
 func (u *Use) judge(at time.Time) error {
-	if err := within(at, u.IssuedAt, u.NotBefore, u.ExpiresAt, u.Skew); err != nil {
+	if err := u.judgeTime(at); err != nil {
 		return err
-	}
-	if !u.FreshUntil.IsZero() && at.After(u.FreshUntil) {
-		return fail(CodePolicyDenied, "a source's observation is too old")
-	}
-	if at.Before(u.KeysFrom) || !u.KeysUntil.IsZero() && !at.Before(u.KeysUntil) {
-		return fail(CodeSignatureInvalid, "an approver's key may not act at this time")
 	}
 	switch {
 	case u.Grant.IsZero():
@@ -150,6 +148,19 @@ func (u *Use) judge(at time.Time) error {
 		return fail(CodeUnavailable, "the ledger does not count the uses of standing grants")
 	case u.GrantCount > u.GrantUses:
 		return fail(CodePolicyDenied, "the standing grant is used up")
+	}
+	return nil
+}
+
+func (u *Use) judgeTime(at time.Time) error {
+	if err := within(at, u.IssuedAt, u.NotBefore, u.ExpiresAt, u.Skew); err != nil {
+		return err
+	}
+	if !u.FreshUntil.IsZero() && at.After(u.FreshUntil) {
+		return fail(CodePolicyDenied, "a source's observation is too old")
+	}
+	if at.Before(u.KeysFrom) || !u.KeysUntil.IsZero() && !at.Before(u.KeysUntil) {
+		return fail(CodeSignatureInvalid, "an approver's key may not act at this time")
 	}
 	return nil
 }
@@ -166,6 +177,7 @@ type Consumption struct {
 
 	env    *envelope
 	digest Digest
+	made   KeyID // set when a PrivateKey of this process made it: this very signature need not be verified again
 }
 
 func (c *Consumption) encode() []byte {
@@ -245,11 +257,22 @@ func (c *Consumption) verify(a *Approval, skew time.Duration, ring *KeyRing, pas
 	if err := within(c.at, a.issued, a.from, a.expires, skew); err != nil {
 		return err
 	}
+	return c.verifySignature(ring, false, past)
+}
+
+// verifySignature checks that a ledger key of the ring signed, which may act at the instant of the use. A record that a key of
+// this process made is spared the curve arithmetic if the caller says so.
+func (c *Consumption) verifySignature(ring *KeyRing, spareOwn bool, past *history) error {
 	s, err := c.env.single()
 	if err != nil {
 		return err
 	}
-	key, err := ring.verify(c.env.message(RoleLedger), s)
+	var key *PublicKey
+	if spareOwn && s.key == c.made {
+		key, err = ring.find(Message{role: RoleLedger}, s)
+	} else {
+		key, err = ring.verify(c.env.message(RoleLedger), s)
+	}
 	if err != nil {
 		return err
 	}

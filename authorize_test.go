@@ -470,7 +470,7 @@ func TestUse_KeysWindow(t *testing.T) {
 	d := key("d", at(17, 0, 0, 0), time.Time{})
 	p["approvers"] = list{"a", "b", "c", "d"}
 	l.x.Approval = forge(t, p, a, b, c, d)
-	l.x.Keys = mustRing(t, a, b, c, d)
+	l.x.Keys = mustRing(t, a, b, c, d, ledgerKey(t))
 	if u := l.use(); !u.KeysFrom.Equal(at(19, 30, 0, 0)) || !u.KeysUntil.Equal(at(21, 30, 0, 0)) {
 		t.Errorf("from %s until %s", u.KeysFrom, u.KeysUntil)
 	}

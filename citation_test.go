@@ -91,9 +91,11 @@ func TestParseCitation(t *testing.T) {
 		{"https://data%2eexample.test/a", refused, "a parser decodes the host"},
 		{"https://data\u3002example.test/a", refused, "a parser turns the ideographic stop"},
 		{"https://\uff44ata.example.test/a", refused, "a parser folds the full-width letter"},
-		{"https://b\u00fccher.example/a", "https://xn--bcher-kva.example/a", ""},
+		{"https://b\u00fccher.example/a", refused, "write the ASCII form"},
 		{"https://xn--bcher-kva.example/a", "https://xn--bcher-kva.example/a", ""},
-		{"https://xn--a/a", refused, "punycode of nothing"},
+		{"https://xn--a/a", "https://xn--a/a", "it is not looked into"},
+		{"https://a-.test/a", refused, ""},
+		{"https://" + strings.Repeat("\u4e00", 20_000) + "/a", refused, "looked at no longer than it may be"},
 		{"https://a..b/a", refused, ""},
 		{"https://-a.test/a", refused, ""},
 		{"https://a_b.test/a", refused, ""},
@@ -254,7 +256,7 @@ func TestPolicy_citations(t *testing.T) {
 		"one of one":  {func(p, _ doc) { p["maxCitationsPerSource"] = 1 }, []string{incidents}, ""},
 		"two of one":  {func(p, _ doc) { p["maxCitationsPerSource"] = 1 }, []string{incidents, incidents}, counterfoil.CodePolicyDenied},
 		"64 of 64":    {nil, repeat(incidents, 64), ""},
-		"another IDN": {func(_, s doc) { s["citationOrigins"] = list{"https://xn--bcher-kva.example"} }, []string{"https://b\u00fccher.example/incidents"}, ""},
+		"another IDN": {func(_, s doc) { s["citationOrigins"] = list{"https://xn--bcher-kva.example"} }, []string{"https://XN--bcher-kva.example/incidents"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

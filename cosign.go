@@ -38,7 +38,8 @@ func (q quorum) metBy(approvers []string) bool {
 }
 
 // CoSign adds the signature of one more of the approvers that the approval names. What it approves, and so its digest,
-// stays the same. Every signature is verified when the approval is used, none here.
+// stays the same. Every signature is verified when the approval is used, none here: whose the other signatures are, only a ring
+// can say. A host that lets one person sign with two keys gets an approval that can't be used.
 //
 // It fails with CodeInvalidInput for a key that has signed already or an approval that lacks no signature,
 // CodeSignatureInvalid for a signer who is not one of the approvers, CodePolicyDenied when the policy no longer allows the

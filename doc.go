@@ -22,7 +22,8 @@
 //  6. An approval can narrow a plan, never widen it.
 //  7. A receipt bundle can be verified offline, years later, with public keys alone.
 //  8. Keys of one role never verify in another.
-//  9. Free text, parameters, results and secrets never enter the audit log; a refusal is audited as well as a success.
+//  9. Free text, parameters, results and secrets never enter the audit log; a refusal is audited as well as a success. The
+//     events of uses and receipts are made here; the host records its refusals, with [NewEvent].
 //
 // # What it trusts, and what it leaves out
 //

@@ -54,61 +54,52 @@ func pae(t payloadType, payload []byte) []byte {
 // message is what a key of role r signs. Approvals alone have two possible roles, told apart by their authority.
 func (e *envelope) message(r Role) Message { return Message{role: r, pae: pae(e.typ, e.payload)} }
 
-// seal signs a payload once.
-func seal(ctx context.Context, t payloadType, payload []byte, role Role, s Signer) (*envelope, error) {
+// seal signs a payload once, with the signer's key, which the caller has judged.
+func seal(ctx context.Context, t payloadType, payload []byte, role Role, s Signer, key PublicKey) (*envelope, error) {
 	e := &envelope{typ: t, payload: payload}
-	sig, err := e.signature(ctx, role, s)
+	sig, err := signed(ctx, e.message(role), s, key)
 	if err != nil {
 		return nil, err
 	}
-	return e.with(sig)
+	return e.with(signature{key: key.ID, sig: sig}), nil
 }
 
-// signature has a signer sign the payload.
-func (e *envelope) signature(ctx context.Context, role Role, s Signer) (out signature, err error) {
-	out.key, out.sig, err = signed(ctx, e.message(role), s)
-	return out, err
-}
-
-// signed has a signer sign a message, and says with which key.
-func signed(ctx context.Context, m Message, s Signer) (key KeyID, sig []byte, err error) {
-	if s == nil {
-		return "", nil, fail(CodeInvalidInput, "there is no signer")
-	}
+// signed has a signer sign a message with the key that it has shown. What comes from outside this package, from a key
+// management service for example, is verified: a signature that fits nothing must not be found out years later.
+func signed(ctx context.Context, m Message, s Signer, key PublicKey) (sig []byte, err error) {
 	if err := context.Cause(ctx); err != nil {
-		return "", nil, failWith(CodeAborted, "cancelled before it was signed", err)
+		return nil, failWith(CodeAborted, "cancelled before it was signed", err)
+	}
+	switch {
+	case key.Passkey != nil:
+		return nil, fail(CodeSignatureInvalid, "a passkey signs elsewhere: its signature is attached")
+	case key.Role != m.role:
+		return nil, fail(CodeSignatureInvalid, "the signer's key has another role")
 	}
 	err = guarded(func() (err error) {
-		k := s.Public()
-		if k.Passkey != nil {
-			return fail(CodeSignatureInvalid, "a passkey signs elsewhere: its signature is attached")
-		}
-		key = k.ID
 		sig, err = s.Sign(ctx, m)
 		return err
 	})
+	_, own := s.(*PrivateKey)
 	switch {
 	case context.Cause(ctx) != nil:
-		return "", nil, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
-	case err == nil && len(sig) != signatureSize:
-		return "", nil, fail(CodeUnavailable, "the signer did not sign")
+		return nil, failWith(CodeAborted, "cancelled while it was signed", context.Cause(ctx))
 	case err != nil && CodeOf(err) == CodeInternal:
-		return "", nil, failWith(CodeUnavailable, "the signer failed", err)
+		return nil, failWith(CodeUnavailable, "the signer failed", err)
 	case err != nil:
-		return "", nil, failWith(CodeOf(err), "the signer refused", err)
+		return nil, failWith(CodeOf(err), "the signer refused", err)
+	case !own && !key.key.verify(m.pae, sig):
+		return nil, fail(CodeUnavailable, "the signer did not sign, or with another key than it has shown")
 	}
-	return key, sig, nil
+	return sig, nil
 }
 
-// with returns the envelope with one signature more. They stand in the order of their keys, and no key signs twice.
-func (e *envelope) with(s signature) (*envelope, error) {
-	at, twice := slices.BinarySearchFunc(e.signatures, s, compareSignatures)
-	if twice {
-		return nil, fail(CodeInvalidInput, "this key has signed already")
-	}
+// with returns the envelope with one signature more, of a key that has not signed. They stand in the order of their keys.
+func (e *envelope) with(s signature) *envelope {
+	at, _ := slices.BinarySearchFunc(e.signatures, s, compareSignatures)
 	c := &envelope{typ: e.typ, payload: e.payload, signatures: slices.Insert(slices.Clip(e.signatures), at, s)}
 	c.canon = c.encode()
-	return c, nil
+	return c
 }
 
 func compareSignatures(a, b signature) int { return compareUTF16(a.key, b.key) }

@@ -108,8 +108,15 @@ type EventParams struct {
 // An Event is one record of the audit log, complete but for its place in the log, which the ledger gives it.
 type Event struct {
 	phase Phase
-	names *Pseudonyms
-	p     EventParams
+	key   string      // the id of the pseudonyms' key; "" in the zero Event
+	p     EventParams // with pseudonyms for the names, so that sealing it in a ledger's transaction costs little
+}
+
+// newEvent puts pseudonyms in the names' places.
+func newEvent(phase Phase, names *Pseudonyms, p EventParams) Event {
+	p.Actor, p.Tool, p.Source = names.Of("actor", p.Actor), names.Of("tool", p.Tool), names.Of("source", p.Source)
+	p.Step, p.Plan = names.Of("step", p.Step), names.Of("plan", p.Plan)
+	return Event{phase: phase, key: names.id, p: p}
 }
 
 // NewEvent makes an event. It admits names only where pseudonyms stand for them, and closed sets of words elsewhere.
@@ -134,7 +141,7 @@ func NewEvent(phase Phase, names *Pseudonyms, p EventParams) (Event, error) {
 	case min(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) < 0 || max(p.Rows, p.Bytes, p.ObservedRows, p.ObservedBytes) > maxSafeInteger:
 		return Event{}, fail(CodeInvalidInput, "the event's counts are not counts")
 	}
-	return Event{phase: phase, names: names, p: p}, nil
+	return newEvent(phase, names, p), nil
 }
 
 const badCode = "an event's code is at most 128 of the characters a-z, 0-9, -, _ and /"
@@ -172,12 +179,12 @@ func (e Event) Late() Event {
 // Seal returns the event's canonical bytes at its place in the tenant's log: the sequence counts from 1 without gaps, and
 // at never decreases. The zero Event has none.
 func (e Event) Seal(sequence int64, at time.Time) []byte {
-	if !e.names.made() {
+	if e.key == "" {
 		return nil
 	}
 	w := &writer{b: make([]byte, 0, 1536)}
 	w.open('{')
-	w.maybe("actor", e.names.Of("actor", e.p.Actor))
+	w.maybe("actor", e.p.Actor)
 	w.maybeDigest("approvalDigest", e.p.ApprovalDigest)
 	w.text("audience", e.p.Audience)
 	w.maybeDigest("bindingsDigest", e.p.BindingsDigest)
@@ -198,10 +205,10 @@ func (e Event) Seal(sequence int64, at time.Time) []byte {
 	}
 	w.maybe("outcome", string(e.p.Outcome))
 	w.text("phase", string(e.phase))
-	w.maybe("plan", e.names.Of("plan", e.p.Plan))
+	w.maybe("plan", e.p.Plan)
 	w.maybeDigest("planDigest", e.p.PlanDigest)
 	w.maybeDigest("policyDigest", e.p.PolicyDigest)
-	w.text("pseudonymKey", e.names.id)
+	w.text("pseudonymKey", e.key)
 	w.maybeDigest("receiptDigest", e.p.ReceiptDigest)
 	w.truth("recovered", e.p.Recovered)
 	w.maybeDigest("resultDigest", e.p.ResultDigest)
@@ -209,11 +216,11 @@ func (e Event) Seal(sequence int64, at time.Time) []byte {
 		w.count("rows", e.p.Rows)
 	}
 	w.count("sequence", sequence)
-	w.maybe("source", e.names.Of("source", e.p.Source))
-	w.maybe("step", e.names.Of("step", e.p.Step))
+	w.maybe("source", e.p.Source)
+	w.maybe("step", e.p.Step)
 	w.text("tenant", e.p.Tenant)
 	w.time("time", at)
-	w.maybe("tool", e.names.Of("tool", e.p.Tool))
+	w.maybe("tool", e.p.Tool)
 	w.truth("uncounted", e.p.Uncounted)
 	w.maybeDigest("useDigest", e.p.UseDigest)
 	w.text("version", version)
@@ -227,10 +234,10 @@ func EventDigest(sealed []byte) Digest { return digest(domainEvent, sealed) }
 // stepEvent makes the events of an execution. Everything in it comes from parsed documents.
 func stepEvent(phase Phase, names *Pseudonyms, dry *DryRun, a *Approval, stepID, executionID string) Event {
 	step := dry.plan.step(stepID)
-	return Event{phase: phase, names: names, p: EventParams{
+	return newEvent(phase, names, EventParams{
 		Tenant: a.tenant, Audience: a.audience, ExecutionID: executionID, Actor: dry.plan.actor, Tool: step.Tool,
 		Source: step.Source.ID, Step: step.ID, Plan: dry.plan.id, Effect: step.Effect,
 		PlanDigest: dry.plan.digest, PolicyDigest: dry.policy.digest, BindingsDigest: dry.plan.bindings,
 		ApprovalDigest: a.digest, InputDigest: step.InputDigest,
-	}}
+	})
 }

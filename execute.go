@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,8 +15,9 @@ type Ledger interface {
 	// Spend records the first use of u together with the started event, in one atomic durable commit. Exactly one call
 	// per use (approval digest and step) ever returns nil, over goroutines, processes and restarts, and by then the
 	// record is durable. A definite refusal carries its code: CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired,
-	// CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid or CodeUnavailable (nothing was recorded). Any
-	// other error means that the outcome of the commit is unknown: the caller must not execute.
+	// CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid, CodeIntegrityFailed (the use is of another tenant or
+	// audience than the ledger's) or CodeUnavailable (nothing was recorded). Any other error means that the outcome of the
+	// commit is unknown: the caller must not execute.
 	//
 	// In the transaction of the commit, and before Use.Consume, the ledger refuses with CodeRevoked a use that has a
 	// revoked subject among its Guards, and with CodePolicyDenied one whose step After has no receipt of success.
@@ -80,17 +82,25 @@ type SpendParams struct {
 	Pseudonyms  *Pseudonyms
 }
 
-// Spend spends the use (INV-3, INV-4). An error with CodeUnknownOutcome means that the use may be spent: the host must
+func (p *SpendParams) check() error {
+	if err := CheckIdentity(p.ExecutionID); err != nil {
+		return err
+	}
+	if p.Nonce == [16]byte{} || !p.Pseudonyms.made() {
+		return fail(CodeInvalidInput, "spending needs a nonce and pseudonyms")
+	}
+	return nil
+}
+
+// Spend spends the use (INV-3, INV-4). The ledger's record is held against everything that a verifier will hold it against:
+// what would never verify is not executed. An error with CodeUnknownOutcome means that the use may be spent: the host must
 // resolve it with its ledger and must not execute.
 func Spend(ctx context.Context, l Ledger, a *Authorization, p SpendParams) (*Claim, error) {
 	if l == nil || a == nil || a.approval == nil {
 		return nil, fail(CodeInvalidInput, "spending needs a ledger and an authorization")
 	}
-	if err := CheckIdentity(p.ExecutionID); err != nil {
+	if err := p.check(); err != nil {
 		return nil, err
-	}
-	if p.Nonce == [16]byte{} || !p.Pseudonyms.made() {
-		return nil, fail(CodeInvalidInput, "spending needs a nonce and pseudonyms")
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, failWith(CodeAborted, "cancelled before the use was spent", err)
@@ -107,6 +117,13 @@ func Spend(ctx context.Context, l Ledger, a *Authorization, p SpendParams) (*Cla
 	}
 	if c == nil || c.spends(a.approval) != nil || c.step != u.Step || c.id != u.ExecutionID || c.nonce != hex.EncodeToString(u.Nonce[:]) {
 		return nil, fail(CodeUnknownOutcome, "the ledger answered for another use")
+	}
+	err = u.judgeTime(c.at)
+	if err == nil {
+		err = c.verifySignature(a.ring, true, nil)
+	}
+	if err != nil {
+		return nil, failWith(CodeUnknownOutcome, "the ledger answered with a record that does not verify", err)
 	}
 	return &Claim{auth: a, consumption: c, names: p.Pseudonyms}, nil
 }
@@ -127,7 +144,7 @@ func spendError(err error) error {
 func definite() []Code {
 	return []Code{
 		CodeAlreadyUsed, CodeRevoked, CodeApprovalExpired, CodeNotYetValid, CodeClock, CodePolicyDenied, CodeSignatureInvalid,
-		CodeUnavailable,
+		CodeIntegrityFailed, CodeUnavailable,
 	}
 }
 
@@ -138,6 +155,8 @@ type Finished struct {
 	result  Result // empty unless it may be handed on
 	seen    Result // what was observed, for the receipt
 	err     error
+
+	mu      sync.Mutex
 	receipt *Receipt // once issued: a second Settle records the same one (INV-5)
 }
 
@@ -282,21 +301,34 @@ func Settle(ctx context.Context, l Ledger, f *Finished, signer Signer, now time.
 	}
 	ctx = context.WithoutCancel(ctx)
 	a := f.claim.auth
-	if f.receipt == nil {
-		r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: f.seen.size(), result: f.seen.digest()}
-		if f.outcome == OutcomeSucceeded {
-			r.rows, r.bytes = r.observedRows, r.seenBytes
-		}
-		if err := r.issue(ctx, a.dry, a.approval, f.claim.consumption, signer, now); err != nil {
-			return nil, failWith(CodeReceiptFailed, "the receipt could not be issued", err)
-		}
-		f.receipt = r
+	r, err := f.issue(ctx, signer, now)
+	if err != nil {
+		return nil, failWith(CodeReceiptFailed, "the receipt could not be issued", err)
 	}
-	completed := f.receipt.completedEvent(f.claim.names, a.dry, a.approval)
-	if err := guarded(func() error { return l.Settle(ctx, f.receipt, completed) }); err != nil {
-		return f.receipt, failWith(CodeReceiptFailed, "the receipt could not be recorded", err)
+	completed := r.completedEvent(f.claim.names, a.dry, a.approval)
+	if err := guarded(func() error { return l.Settle(ctx, r, completed) }); err != nil {
+		return r, failWith(CodeReceiptFailed, "the receipt could not be recorded", err)
 	}
-	return f.receipt, nil
+	return r, nil
+}
+
+// issue makes the one receipt of the execution.
+func (f *Finished) issue(ctx context.Context, signer Signer, now time.Time) (*Receipt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.receipt != nil {
+		return f.receipt, nil
+	}
+	a := f.claim.auth
+	r := &Receipt{outcome: f.outcome, uncounted: f.seen.Uncounted, observedRows: f.seen.Rows, seenBytes: f.seen.size(), result: f.seen.digest()}
+	if f.outcome == OutcomeSucceeded {
+		r.rows, r.bytes = r.observedRows, r.seenBytes
+	}
+	if err := r.issue(ctx, a.dry, a.approval, f.claim.consumption, signer, now); err != nil {
+		return nil, err
+	}
+	f.receipt = r
+	return r, nil
 }
 
 // An Execution is all that Execute needs.
@@ -314,7 +346,16 @@ type Execution struct {
 	Signer     Signer // of receipts
 	Pseudonyms *Pseudonyms
 	Now        func() time.Time
-	Timeout    time.Duration // of the executor; zero is DefaultTimeout, and MaxTimeout is the most
+	// Timeout is the executor's; zero is DefaultTimeout, and MaxTimeout is the most. An executor that does not end is waited for.
+	Timeout time.Duration
+}
+
+// read asks the host for the time.
+func read(clock func() time.Time) (now time.Time, err error) {
+	if err := guarded(func() error { now = clock(); return nil }); err != nil {
+		return now, failWith(CodeClock, "the clock failed", err)
+	}
+	return now, nil
 }
 
 // Execute authorizes, spends, runs and settles. It returns the result and the receipt; an execution that did not succeed
@@ -326,10 +367,20 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if x.Timeout < 0 || x.Timeout > MaxTimeout {
 		return Result{}, nil, fail(CodeInvalidInput, "an executor may take a day at most")
 	}
+	p := SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms}
+	if err := p.check(); err != nil {
+		return Result{}, nil, err
+	}
+	if x.Ledger == nil {
+		return Result{}, nil, fail(CodeInvalidInput, "the execution has no ledger")
+	}
 	if err := fits(x.Executor, x.Operation); err != nil {
 		return Result{}, nil, failWith(CodeInvalidInput, "the executor is for another tool or effect", err)
 	}
-	now := x.Now()
+	now, err := read(x.Now)
+	if err != nil {
+		return Result{}, nil, err
+	}
 	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, now)
 	if err != nil {
 		return Result{}, nil, err
@@ -339,7 +390,7 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	if err != nil || key.Role != RoleReceipt || !key.validAt(x.Approval.tenant, now) {
 		return Result{}, nil, failWith(CodeSignatureInvalid, "there is no key that may sign the receipt", err)
 	}
-	c, err := Spend(ctx, x.Ledger, a, SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms})
+	c, err := Spend(ctx, x.Ledger, a, p)
 	if err != nil {
 		return Result{}, nil, err
 	}
@@ -347,7 +398,8 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 		x.Timeout = DefaultTimeout
 	}
 	f := run(ctx, c, x.Executor, x.Timeout)
-	r, err := Settle(ctx, x.Ledger, f, x.Signer, x.Now())
+	ended, _ := read(x.Now) // a clock that fails now must not lose the receipt: it has the time of the use then
+	r, err := Settle(ctx, x.Ledger, f, x.Signer, ended)
 	if err != nil {
 		return Result{}, r, err
 	}

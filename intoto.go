@@ -34,7 +34,11 @@ func (r *Receipt) Statement(ctx context.Context, signer Signer) (*Statement, err
 	if r == nil || r.env == nil {
 		return nil, fail(CodeInvalidInput, "there is no receipt")
 	}
-	env, err := seal(ctx, typeStatement, r.statement(), RoleReceipt, signer)
+	key, err := publicOf(signer)
+	if err != nil {
+		return nil, err
+	}
+	env, err := seal(ctx, typeStatement, r.statement(), RoleReceipt, signer, key)
 	if err != nil {
 		return nil, err
 	}

@@ -188,12 +188,9 @@ func noteKey(s Signer, role Role) (PublicKey, error) {
 // sign adds a line: the signer's signature of a message, after a stamp that is in the message too.
 func (c *Checkpoint) sign(ctx context.Context, s Signer, k PublicKey, name string, alg noteAlgorithm, stamp, message []byte) (*Checkpoint, error) {
 	m := Message{role: k.Role, pae: message}
-	_, sig, err := signed(ctx, m, s)
+	sig, err := signed(ctx, m, s, k)
 	if err != nil {
 		return nil, err
-	}
-	if !k.key.verify(m.pae, sig) {
-		return nil, fail(CodeSignatureInvalid, doesNotFit)
 	}
 	id := k.noteID(name, alg)
 	line := noteSignature{name, slices.Concat(id[:], stamp, sig)}

@@ -310,7 +310,7 @@ func TestSignCheckpoint_refuses(t *testing.T) {
 		{"a key of receipts", t.Context(), auditor, 5, receiptKey(t), counterfoil.CodeSignatureInvalid},
 		{"a witness's key", t.Context(), auditor, 5, witnessKey(t), counterfoil.CodeSignatureInvalid},
 		{"a key of another tenant", t.Context(), auditor, 5, other, counterfoil.CodeSignatureInvalid},
-		{"a signer that signs something else", t.Context(), auditor, 5, &liar{checkpointKey(t)}, counterfoil.CodeSignatureInvalid},
+		{"a signer that signs something else", t.Context(), auditor, 5, &liar{checkpointKey(t)}, counterfoil.CodeUnavailable},
 		{"a signer without a key", t.Context(), auditor, 5, &liar{new(counterfoil.PrivateKey)}, counterfoil.CodeSignatureInvalid},
 		{"cancelled", ctx, auditor, 5, checkpointKey(t), counterfoil.CodeAborted},
 		{"an audience that is no name", t.Context(), "my log", 5, checkpointKey(t), counterfoil.CodeInvalidInput},
@@ -331,7 +331,7 @@ func TestSignCheckpoint_refuses(t *testing.T) {
 		"no signer":      {nil, now(), counterfoil.CodeInvalidInput},
 		"the log's key":  {checkpointKey(t), now(), counterfoil.CodeSignatureInvalid},
 		"before the era": {witnessKey(t), time.Unix(-1, 0), counterfoil.CodeClock},
-		"something else": {&liar{witnessKey(t)}, now(), counterfoil.CodeSignatureInvalid},
+		"something else": {&liar{witnessKey(t)}, now(), counterfoil.CodeUnavailable},
 	} {
 		if got, err := c.Cosign(t.Context(), r.key, r.now); counterfoil.CodeOf(err) != r.code || got != nil {
 			t.Errorf("%s: got %v", name, err)

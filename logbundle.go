@@ -139,11 +139,11 @@ type history struct {
 // verify checks the proof against the rest of the bundle, in the order of docs/spec.md, section 9.
 func (p *LogProof) verify(b *Bundle, ring *KeyRing, now time.Time) (*history, error) {
 	a, c, r := b.Approval, b.Consumption, b.Receipt
-	started, err := p.Started.within(p.Checkpoint, stepEvent(PhaseStarted, nil, b.DryRun, a, c.step, c.id).WithUse(c.digest))
+	started, err := p.Started.within(p.Checkpoint, stepEvent(PhaseStarted, new(Pseudonyms), b.DryRun, a, c.step, c.id).WithUse(c.digest))
 	if err != nil {
 		return nil, err
 	}
-	completed, err := p.Completed.within(p.Checkpoint, r.completedEvent(nil, b.DryRun, a))
+	completed, err := p.Completed.within(p.Checkpoint, r.completedEvent(new(Pseudonyms), b.DryRun, a))
 	if err != nil {
 		return nil, err
 	}

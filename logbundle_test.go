@@ -269,6 +269,15 @@ func TestVectors_weakKeys(t *testing.T) {
 		change(asDoc(inside(d, "keys", 0)))
 		writeVector(t, "refused/"+fileName(name)+".txt", canonical(d), "expect: invalid-input", "what: "+name, "as: keys")
 	}
+	for name, port := range map[string]string{"a passkey's origin with its usual port": ":443", "a passkey's origin with a port that is none": ":0"} {
+		d := asDoc(decode(passkeyLab(t).x.Keys.JSON()))
+		for _, k := range asList(d["keys"]) {
+			if p := asDoc(k)["passkey"]; p != nil {
+				asDoc(p)["origins"] = list{"https://" + asString(asDoc(p)["rpId"]) + port}
+			}
+		}
+		writeVector(t, "refused/"+fileName(name)+".txt", canonical(d), "expect: invalid-input", "what: "+name, "as: keys")
+	}
 	for _, role := range []string{"checkpoint", "witness"} {
 		d := asDoc(decode(mustRing(t, es256Key(t, "approver", "w")).JSON()))
 		asDoc(inside(d, "keys", 0))["role"] = role

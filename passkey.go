@@ -71,13 +71,15 @@ func isDomain(s string) bool {
 // originOf reports whether s is a serialised origin that may act for the relying party. Browsers count http on localhost
 // as secure.
 func originOf(s, rpID string) bool {
+	usual := "443" // which a browser leaves out
 	host, ok := strings.CutPrefix(s, "https://")
 	if rpID == "localhost" && !ok {
+		usual = "80"
 		host, ok = strings.CutPrefix(s, "http://")
 	}
 	host, port, hasPort := strings.Cut(host, ":")
 	if hasPort {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port || port == usual {
 			return false
 		}
 	}

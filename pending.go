@@ -35,7 +35,7 @@ func (p *Pending[T]) Attach(a Assertion) (*T, error) {
 	if err := p.key.verify(p.Message(), s); err != nil {
 		return nil, err
 	}
-	return p.with(s)
+	return p.finish(p.env.with(s)), nil
 }
 
 // clone copies bytes; what is none stays something, so that the kind of a signature does not depend on its content.
@@ -43,17 +43,9 @@ func clone(b []byte) []byte { return append([]byte{}, b...) }
 
 // sign has a signer make the signature.
 func (p *Pending[T]) sign(ctx context.Context, signer Signer) (*T, error) {
-	s, err := p.env.signature(ctx, p.role, signer)
+	sig, err := signed(ctx, p.Message(), signer, p.key)
 	if err != nil {
 		return nil, err
 	}
-	return p.with(s)
-}
-
-func (p *Pending[T]) with(s signature) (*T, error) {
-	env, err := p.env.with(s)
-	if err != nil {
-		return nil, err
-	}
-	return p.finish(env), nil
+	return p.finish(p.env.with(signature{key: p.key.ID, sig: sig})), nil
 }

@@ -143,9 +143,17 @@ func TestParsePlan_rejects(t *testing.T) {
 		"65 citations": func(_, s doc) {
 			asDoc(inside(s, "source", "provenance"))["citations"] = slices.Repeat(list{doc{"uri": "https://data.example.test/incidents"}}, 65)
 		},
-		"evidence that was not digested":   func(_, s doc) { s["evidenceDigest"] = digestOf("evidence", 1) },
-		"no step":                          func(p, _ doc) { p["steps"] = list{} },
-		"129 steps":                        func(p, s doc) { p["steps"] = slices.Repeat(list{s}, 129) },
+		"evidence that was not digested": func(_, s doc) { s["evidenceDigest"] = digestOf("evidence", 1) },
+		"no step":                        func(p, _ doc) { p["steps"] = list{} },
+		"129 steps": func(p, s doc) {
+			all := list{}
+			for i := range 129 {
+				one := asDoc(clone(s))
+				one["id"] = fmt.Sprintf("step-%d", i)
+				all = append(all, one)
+			}
+			p["steps"] = all
+		},
 		"two steps of one id":              func(p, s doc) { p["steps"] = list{s, s} },
 		"another kind":                     func(p, _ doc) { p["kind"] = "counterfoil.policy" },
 		"another version":                  func(p, _ doc) { p["version"] = "1.1" },

@@ -278,11 +278,11 @@ func faultInIdentity(s string) string {
 	return ""
 }
 
-// invisible reports characters that a reader can't see or that rearrange what they see: C0, C1, format characters (all
-// bidi controls are among them), default-ignorable code points, and line and paragraph separators.
+// invisible reports characters that a reader can't see, that rearrange what they see or that nobody has a meaning for: C0, C1,
+// format characters (all bidi controls are among them), private use, code points that are not assigned, default-ignorable
+// ones, and line and paragraph separators. What is not assigned might become any of these, or change in form C.
 func invisible(c rune) bool {
-	return unicode.IsControl(c) ||
-		unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return !unicode.IsGraphic(c) || unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // list reads an array of names without duplicates, sorted by UTF-16 code units. The document's own order is changed to

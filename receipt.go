@@ -188,7 +188,15 @@ func (r *Receipt) issue(ctx context.Context, dry *DryRun, a *Approval, c *Consum
 	r.approval, r.input, r.use = a.digest, c.input, c.digest
 	r.completed, r.issued = at, at
 	r.late = !at.Before(a.expires.Add(dry.policy.skew))
-	if r.env, err = seal(ctx, typeReceipt, r.encode(), RoleReceipt, signer); err != nil {
+	key, err := publicOf(signer)
+	if err != nil {
+		return err
+	}
+	// A key that has ended while the tool ran would make a receipt that never verifies. The host settles with another.
+	if err := key.mayAct(r.tenant, at); err != nil {
+		return err
+	}
+	if r.env, err = seal(ctx, typeReceipt, r.encode(), RoleReceipt, signer, key); err != nil {
 		return err
 	}
 	r.digest = digest(domainReceipt, r.env.payload)

@@ -1,6 +1,7 @@
 """Strict JSON and its canonical form: sections 1 and 3 of docs/spec.md."""
 
 import hashlib
+import unicodedata
 import re
 from collections import namedtuple
 from decimal import Decimal
@@ -269,6 +270,19 @@ def measure(v, depth=0):
         n, d, w = measure(e, depth + 1)
         nodes, deepest, widest = nodes + n, max(deepest, d), max(widest, w)
     return nodes, deepest, widest
+
+
+# Default-ignorable code points and variation selectors that are no format characters (Unicode, PropList).
+IGNORABLE = [
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x3164, 0x3164), (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0000), (0xE0002, 0xE001F), (0xE0080, 0xE0FFF),
+]
+
+
+def visible(s):
+    """Whether every character may stand in a name (section 2)."""
+    return not any(
+        unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp") or any(a <= ord(c) <= b for a, b in IGNORABLE) for c in s)
 
 
 def bound(v, limits):

@@ -1,40 +1,21 @@
 """Citations: section 6.1 of docs/spec.md."""
 
-import encodings.idna
 import re
 import unicodedata
 
+import canon
 from canon import invalid
-
-
-def visible(s):
-    return not any(unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") for c in s)
 
 
 def host(s):
     lower = re.sub("[A-Z]", lambda m: m.group().lower(), s)
-    labels = []
-    for label in lower.split("."):
-        try:
-            plain = label
-            if label.startswith("xn--"):
-                plain = label[4:].encode("ascii").decode("punycode")
-                if not plain or plain.isascii():
-                    invalid("a label of the host is none")
-            if encodings.idna.nameprep(plain) != plain:
-                invalid("the host has another spelling")
-            out = encodings.idna.ToASCII(plain).decode("ascii") if plain else ""
-        except UnicodeError:
-            invalid("a label of the host is none")
-        if not re.fullmatch("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", out):
-            invalid("a label of the host is none")
-        labels.append(out)
-    if len(".".join(labels)) > 253:
-        invalid("the host is too long")
+    labels = lower.split(".")
+    if len(lower) > 253 or not all(re.fullmatch("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", label) for label in labels):
+        invalid("the host is no name")
     if labels[-1][0].isdigit():
         if len(labels) != 4 or not all(re.fullmatch("0|[1-9][0-9]{0,2}", n) and int(n) < 256 for n in labels):
             invalid("the host is no address")
-    return ".".join(labels)
+    return lower
 
 
 def split(uri):
@@ -61,7 +42,7 @@ def path(s):
         decoded = unicodedata.normalize("NFC", plain.decode("utf-8"))
     except UnicodeDecodeError:
         invalid("the path is no UTF-8")
-    if re.search(r"[\\?#]", decoded) or not visible(decoded):
+    if re.search(r"[\\?#]", decoded) or not canon.visible(decoded):
         invalid("the path hides a character")
     if any(unicodedata.normalize("NFKC", part) in (".", "..") for part in decoded.split("/")):
         invalid("the path leaves itself")

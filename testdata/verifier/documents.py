@@ -16,13 +16,6 @@ EFFECTS = ["destructive", "job", "mutation", "publish", "read", "realtime", "ren
 OUTCOMES = ["succeeded", "failed", "cancelled", "indeterminate"]
 DATA_MODES = ["cached", "offline", "replayed", "live"]
 
-# Default-ignorable code points and variation selectors that are no format characters (Unicode, PropList).
-IGNORABLE = [
-    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x3164, 0x3164), (0xFE00, 0xFE0F),
-    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0000), (0xE0002, 0xE001F), (0xE0080, 0xE0FFF),
-]
-
-
 # Values (section 2).
 
 def members(v, *names):
@@ -54,9 +47,8 @@ def text(v):
 def name(v):
     if not 1 <= len(string(v).encode()) <= 512 or unicodedata.normalize("NFC", v) != v or v.strip() != v:
         invalid("this is no name")
-    for c in v:
-        if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") or any(a <= ord(c) <= b for a, b in IGNORABLE):
-            invalid("this name has an invisible character")
+    if not canon.visible(v):
+        invalid("this name has an invisible character")
     return v
 
 

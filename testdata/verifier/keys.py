@@ -19,7 +19,8 @@ def is_domain(s):
 
 def is_origin(s, rp_id):
     m = re.fullmatch(r"(https?)://([^:]*)(?::([1-9][0-9]{0,4}))?", s)
-    if not m or m.group(1) == "http" and rp_id != "localhost" or int(m.group(3) or 1) > 65_535:
+    if not m or m.group(1) == "http" and rp_id != "localhost" or int(m.group(3) or 1) > 65_535 or (m.group(1), m.group(3)) in (
+            ("https", "443"), ("http", "80")):
         return False
     host = m.group(2)
     return is_domain(host) and (host == rp_id or host.endswith("." + rp_id))
