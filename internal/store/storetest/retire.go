@@ -44,77 +44,108 @@ func testPublishContenders(t *testing.T, b Backend) {
 	check(t, stores[2])
 }
 
-// Retention empties what is published and old, in any steps, and leaves all that proofs and refusals need.
-func testRetire(t *testing.T, b Backend) {
+// retirement is a log with uses that have ended, are under way, and are too young to be retired.
+type retirement struct {
+	clock   *Clock
+	s       Store
+	ended   *Ledger
+	receipt *counterfoil.Receipt
+	young   time.Time // four events are older
+	future  time.Time
+	log     []translog.Event
+}
+
+func newRetirement(t *testing.T, b Backend) *retirement {
+	t.Helper()
 	clock := NewClock()
-	s := b.Open(t, clock.Now, nil)
-	ended := &Ledger{Store: s, Case: Approved(t, "ended", clock.Now())}
-	claim, err := ended.Claim(t.Context(), "run-ended")
+	r := &retirement{clock: clock, s: b.Open(t, clock.Now, nil)}
+	r.ended = &Ledger{Store: r.s, Case: Approved(t, "ended", clock.Now())}
+	claim, err := r.ended.Claim(t.Context(), "run-ended")
 	must(t, err)
-	receipt, err := ended.Finish(t.Context(), claim, clock.Now())
+	r.receipt, err = r.ended.Finish(t.Context(), claim, clock.Now())
 	must(t, err)
-	must(t, second((&Ledger{Store: s, Case: Approved(t, "running", clock.Now())}).Claim(t.Context(), "run-running")))
-	must(t, revoke(t, s, clock, counterfoil.ActorSubject("agent:revoked")))
+	must(t, second((&Ledger{Store: r.s, Case: Approved(t, "running", clock.Now())}).Claim(t.Context(), "run-running")))
+	must(t, revoke(t, r.s, clock, counterfoil.ActorSubject("agent:revoked")))
 	clock.Move(time.Second)
-	young := clock.Now() // 4 events are older
-	record(t, s, clock, 3)
-	late := &Ledger{Store: s, Case: Approved(t, "late", clock.Now())}
+	r.young = clock.Now()
+	record(t, r.s, clock, 3)
+	late := &Ledger{Store: r.s, Case: Approved(t, "late", clock.Now())}
 	claim, err = late.Claim(t.Context(), "run-late")
 	must(t, err)
 	must(t, second(late.Finish(t.Context(), claim, clock.Now())))
-	before := events(t, s, Tenant)
-	retire := func(before, now time.Time, limit, want int) {
-		t.Helper()
-		if n, err := s.Retire(t.Context(), Tenant, before, now, limit); err != nil || n != want {
-			t.Fatalf("emptied %d, not %d: %v", n, want, err)
-		}
-	}
-	future := clock.Now().Add(24 * time.Hour)
-	retire(future, clock.Now(), 100, 0) // nothing is published
-	must(t, s.Publish(t.Context(), publication(6)))
-	for _, none := range []int{0, -1} {
-		retire(future, clock.Now(), none, 0)
-	}
-	retire(Start(), clock.Now(), 100, 0) // nothing is from before then
-	wantBodies(t, s, before, 0)
-	retire(young, clock.Now(), 3, 3)
-	retire(young, clock.Now(), 3, 1)
-	retire(young, clock.Now(), 3, 0)
-	wantBodies(t, s, before, 4)
-	// The approval of the first has not ended: its documents are there.
-	wantDocuments(t, s, "run-ended", true)
-	retire(young, Start().Add(5*time.Minute), 3, 0)
-	wantDocuments(t, s, "run-ended", false)
-	wantDocuments(t, s, "run-running", true)
-	retire(future, future, 100, 2) // what is not published stays
-	wantBodies(t, s, before, 6)
+	r.log, r.future = events(t, r.s, Tenant), clock.Now().Add(24*time.Hour)
+	return r
+}
 
-	other := b.Open(t, clock.Now, nil)
-	wantBodies(t, other, before, 6)
-	wantCode(t, second(ended.Claim(t.Context(), "run-again")), counterfoil.CodeAlreadyUsed)
-	must(t, ended.Settle(t.Context(), receipt, event(t, counterfoil.PhaseCompleted, "run-ended")))
-	if r, c, err := other.Resolve(t.Context(), withID(ended.Use, "run-ended")); err != nil || r != gateway.UseMine || c == nil {
-		t.Fatalf("resolved as %v, %v, %v", r, c, err)
+func (r *retirement) retire(t *testing.T, before, now time.Time, limit, want int) {
+	t.Helper()
+	if n, err := r.s.Retire(t.Context(), Tenant, before, now, limit); err != nil || n != want {
+		t.Fatalf("emptied %d, not %d: %v", n, want, err)
 	}
-	guarded := newUse("guarded", clock.Now())
+}
+
+// Retention empties what is published and old, in any steps, and leaves the documents of approvals that have not ended.
+func testRetire(t *testing.T, b Backend) {
+	r := newRetirement(t, b)
+	now := r.clock.Now()
+	r.retire(t, r.future, now, 100, 0) // nothing is published
+	must(t, r.s.Publish(t.Context(), publication(6)))
+	for _, none := range []int{0, -1} {
+		r.retire(t, r.future, now, none, 0)
+	}
+	r.retire(t, Start(), now, 100, 0) // nothing is from before then
+	wantBodies(t, r.s, r.log, 0)
+	r.retire(t, r.young, now, 3, 3)
+	r.retire(t, r.young, now, 3, 1)
+	r.retire(t, r.young, now, 3, 0)
+	wantBodies(t, r.s, r.log, 4)
+	ends := Start().Add(5 * time.Minute)
+	r.retire(t, r.young, ends.Add(-time.Millisecond), 3, 0)
+	wantDocuments(t, r.s, "run-ended", true)
+	r.retire(t, r.young, ends, 3, 0)
+	wantDocuments(t, r.s, "run-ended", false)
+	wantDocuments(t, r.s, "run-running", true)
+	r.retire(t, r.future, r.future, 100, 2) // what is not published stays
+	wantBodies(t, r.s, r.log, 6)
+	wantBodies(t, b.Open(t, r.clock.Now, nil), r.log, 6)
+	check(t, r.s)
+	if n, err := r.s.Retire(t.Context(), OtherTenant, r.future, r.future, 5); n != 0 || err != nil {
+		t.Fatalf("of nobody: %d, %v", n, err)
+	}
+}
+
+// What is retired is refused, resolved, found and recovered as before, and the log goes on.
+func testRetired(t *testing.T, b Backend) {
+	r := newRetirement(t, b)
+	must(t, r.s.Publish(t.Context(), publication(int64(len(r.log)))))
+	r.retire(t, r.future, r.future, 100, len(r.log))
+	other := b.Open(t, r.clock.Now, nil)
+	wantDocuments(t, other, "run-ended", false)
+	wantCode(t, second(r.ended.Claim(t.Context(), "run-again")), counterfoil.CodeAlreadyUsed)
+	must(t, r.ended.Settle(t.Context(), r.receipt, event(t, counterfoil.PhaseCompleted, "run-ended")))
+	if res, c, err := other.Resolve(t.Context(), withID(r.ended.Use, "run-ended")); err != nil || res != gateway.UseMine || c == nil {
+		t.Fatalf("resolved as %v, %v, %v", res, c, err)
+	}
+	guarded := newUse("guarded", r.clock.Now())
 	guarded.Guards = []counterfoil.Digest{counterfoil.ActorSubject("agent:revoked")}
 	wantCode(t, spendUse(t.Context(), other, guarded, gateway.Spending{}), counterfoil.CodeRevoked)
-	if n, err := other.Find(t.Context(), Tenant, "run-ended", counterfoil.PhaseCompleted); err != nil || n != 2 {
-		t.Fatalf("found at %d: %v", n, err)
+	for _, f := range []struct {
+		id    string
+		phase counterfoil.Phase
+		want  int64
+	}{{"run-ended", counterfoil.PhaseCompleted, 2}, {"run-running", counterfoil.PhaseStarted, 3}, {"call-0", counterfoil.PhaseRefused, 5}} {
+		if n, err := other.Find(t.Context(), Tenant, f.id, f.phase); err != nil || n != f.want {
+			t.Fatalf("%s of %s is at %d: %v", f.phase, f.id, n, err)
+		}
 	}
-	if n, err := other.Find(t.Context(), Tenant, "run-running", counterfoil.PhaseStarted); err != nil || n != 3 {
-		t.Fatalf("found at %d: %v", n, err)
-	}
-	must(t, s.Close())
+	must(t, r.s.Close())
 	if x, err := other.Orphans(t.Context()); err != nil || len(x) != 1 || x[0].ID != "run-running" || x[0].DryRun == nil {
 		t.Fatalf("orphans %v, %v", x, err)
 	}
-	record(t, other, clock, 1)
-	if log := events(t, other, Tenant); log[len(log)-1].Sequence != int64(len(before)+1) || counterfoil.LeafHash(log[len(log)-1].Body) != log[len(log)-1].Leaf {
+	record(t, other, r.clock, 1)
+	log := events(t, other, Tenant)
+	if last := log[len(log)-1]; len(log) != len(r.log)+1 || last.Sequence != int64(len(log)) || counterfoil.LeafHash(last.Body) != last.Leaf {
 		t.Fatal("the log does not go on")
-	}
-	if n, err := other.Retire(t.Context(), OtherTenant, future, future, 5); n != 0 || err != nil {
-		t.Fatalf("of nobody: %d, %v", n, err)
 	}
 }
 

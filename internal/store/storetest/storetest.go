@@ -129,6 +129,7 @@ func tests() []test {
 		{"Log_publishContenders", testPublishContenders},
 		{"Log_tiles", testTiles},
 		{"Log_retire", testRetire},
+		{"Log_retired", testRetired},
 		{"Log_retireAlive", testRetireAlive},
 		{"Text_hostile", testHostileText},
 		{"Text_long", testLongText},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,37 +65,48 @@ const maxName = 1024
 
 func columns(t *testing.T) []column {
 	t.Helper()
-	ctx := t.Context()
-	attached := func(set func(a *gateway.Attachment, text string), back func(r gateway.RequestRow) string) func(Store, *Clock, string, string) (string, error) {
-		return func(s Store, clock *Clock, n, text string) (string, error) {
-			a := attachment(t, clock, n, "1")
-			a.Cap = 1 << 20
-			set(&a, text)
-			row, err := s.Attach(ctx, a)
-			return back(row), err
-		}
-	}
-	// opened makes a request first, and returns its id.
-	opened := func(s Store, clock *Clock, n string) string {
+	return slices.Concat(requestColumns(t), decisionColumns(t), otherColumns(t))
+}
+
+// attached stores the text with a request.
+func attached(ctx context.Context, t *testing.T, set func(a *gateway.Attachment, text string), back func(r gateway.RequestRow) string) func(Store, *Clock, string, string) (string, error) {
+	return func(s Store, clock *Clock, n, text string) (string, error) {
 		a := attachment(t, clock, n, "1")
 		a.Cap = 1 << 20
+		set(&a, text)
 		row, err := s.Attach(ctx, a)
-		must(t, err)
-		return row.ID
-	}
-	again := func(s Store, id string, back func(r gateway.RequestRow) string, err error) (string, error) {
-		if err != nil {
-			return "", err
-		}
-		row, err := s.Request(ctx, Tenant, id)
 		return back(row), err
 	}
+}
+
+// opened makes a request, and returns its id.
+func opened(t *testing.T, s Store, clock *Clock, n string) string {
+	t.Helper()
+	a := attachment(t, clock, n, "1")
+	a.Cap = 1 << 20
+	row, err := s.Attach(t.Context(), a)
+	must(t, err)
+	return row.ID
+}
+
+// again reads what was stored with a request.
+func again(ctx context.Context, s Store, id string, back func(r gateway.RequestRow) string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	row, err := s.Request(ctx, Tenant, id)
+	return back(row), err
+}
+
+func requestColumns(t *testing.T) []column {
+	t.Helper()
+	ctx := t.Context()
 	return []column{
-		{"requester", false, attached(func(a *gateway.Attachment, s string) { a.New.Requester = s }, func(r gateway.RequestRow) string { return r.Requester })},
-		{"upstream", false, attached(func(a *gateway.Attachment, s string) { a.New.Upstream = s }, func(r gateway.RequestRow) string { return r.Upstream })},
-		{"tool", false, attached(func(a *gateway.Attachment, s string) { a.New.Tool = s }, func(r gateway.RequestRow) string { return r.Tool })},
-		{"effect", false, attached(func(a *gateway.Attachment, s string) { a.New.Effect = s }, func(r gateway.RequestRow) string { return r.Effect })},
-		{"key", true, attached(func(a *gateway.Attachment, s string) { a.New.Key = s }, func(r gateway.RequestRow) string { return r.Key })},
+		{"requester", false, attached(ctx, t, func(a *gateway.Attachment, s string) { a.New.Requester = s }, func(r gateway.RequestRow) string { return r.Requester })},
+		{"upstream", false, attached(ctx, t, func(a *gateway.Attachment, s string) { a.New.Upstream = s }, func(r gateway.RequestRow) string { return r.Upstream })},
+		{"tool", false, attached(ctx, t, func(a *gateway.Attachment, s string) { a.New.Tool = s }, func(r gateway.RequestRow) string { return r.Tool })},
+		{"effect", false, attached(ctx, t, func(a *gateway.Attachment, s string) { a.New.Effect = s }, func(r gateway.RequestRow) string { return r.Effect })},
+		{"key", true, attached(ctx, t, func(a *gateway.Attachment, s string) { a.New.Key = s }, func(r gateway.RequestRow) string { return r.Key })},
 		{"waiter", true, func(s Store, clock *Clock, n, text string) (string, error) {
 			a := attachment(t, clock, n, "1")
 			a.Cap, a.Waiter = 1<<20, text
@@ -106,25 +118,39 @@ func columns(t *testing.T) []column {
 			wantState(t, s, row.ID, gateway.Cancelled) // it was the only one, and was found
 			return text, nil
 		}},
+	}
+}
+
+func decisionColumns(t *testing.T) []column {
+	t.Helper()
+	ctx := t.Context()
+	return []column{
 		{"reason", false, func(s Store, clock *Clock, n, text string) (string, error) {
-			r := ruling(t, clock, opened(s, clock, n), gateway.Denied)
+			r := ruling(t, clock, opened(t, s, clock, n), gateway.Denied)
 			r.Reason = text
-			return again(s, r.ID, func(r gateway.RequestRow) string { return r.Reason }, s.Rule(ctx, r))
+			return again(ctx, s, r.ID, func(r gateway.RequestRow) string { return r.Reason }, s.Rule(ctx, r))
 		}},
 		{"by", false, func(s Store, clock *Clock, n, text string) (string, error) {
-			r := ruling(t, clock, opened(s, clock, n), gateway.Denied)
+			r := ruling(t, clock, opened(t, s, clock, n), gateway.Denied)
 			r.By = text
-			return again(s, r.ID, func(r gateway.RequestRow) string { return r.DecidedBy }, s.Rule(ctx, r))
+			return again(ctx, s, r.ID, func(r gateway.RequestRow) string { return r.DecidedBy }, s.Rule(ctx, r))
 		}},
 		{"cause of a lapse", false, func(s Store, clock *Clock, n, text string) (string, error) {
-			id := opened(s, clock, n)
+			id := opened(t, s, clock, n)
 			err := s.Lapse(ctx, Tenant, id, gateway.Void, text, event(t, counterfoil.PhaseLapsed, id))
-			return again(s, id, func(r gateway.RequestRow) string { return r.Cause }, err)
+			return again(ctx, s, id, func(r gateway.RequestRow) string { return r.Cause }, err)
 		}},
 		{"cause of leaving", false, func(s Store, clock *Clock, n, text string) (string, error) {
-			id := opened(s, clock, n)
-			return again(s, id, func(r gateway.RequestRow) string { return r.Cause }, s.Leave(ctx, Tenant, id, "w-"+n+"1", text))
+			id := opened(t, s, clock, n)
+			return again(ctx, s, id, func(r gateway.RequestRow) string { return r.Cause }, s.Leave(ctx, Tenant, id, "w-"+n+"1", text))
 		}},
+	}
+}
+
+func otherColumns(t *testing.T) []column {
+	t.Helper()
+	ctx := t.Context()
+	return []column{
 		{"server", true, func(s Store, clock *Clock, n, text string) (string, error) {
 			row := serverRow(clock)
 			row.ID = text
