@@ -92,12 +92,12 @@ func (w *world) event(phase counterfoil.Phase, p counterfoil.EventParams) counte
 }
 
 // append adds an event a millisecond later than the last.
-func (w *world) append(phase counterfoil.Phase, execution string) translog.Event {
+func (w *world) append(phase counterfoil.Phase, execution string) {
 	w.t.Helper()
-	return w.appendIn(tenant, phase, execution)
+	w.appendIn(tenant, phase, execution)
 }
 
-func (w *world) appendIn(tenant string, phase counterfoil.Phase, execution string) translog.Event {
+func (w *world) appendIn(tenant string, phase counterfoil.Phase, execution string) {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Millisecond)
 	p := counterfoil.EventParams{Tenant: tenant, ExecutionID: execution, Actor: "agent", Tool: "files/read"}
@@ -107,14 +107,14 @@ func (w *world) appendIn(tenant string, phase counterfoil.Phase, execution strin
 	if phase == counterfoil.PhaseRefused {
 		p.Code = "policy-denied"
 	}
-	return w.store.append(w.event(phase, p), w.clock)
+	w.store.append(w.event(phase, p), w.clock)
 }
 
 // run appends the events of n executions: three each.
 func (w *world) run(n int) {
 	w.t.Helper()
 	for range n {
-		id := fmt.Sprintf("x-%d", len(w.store.log(tenant).events))
+		id := fmt.Sprintf("x-%d", w.store.size(tenant))
 		w.append(counterfoil.PhaseRefused, "r"+id)
 		w.append(counterfoil.PhaseStarted, id)
 		w.append(counterfoil.PhaseCompleted, id)
@@ -125,7 +125,7 @@ func (w *world) run(n int) {
 func (w *world) refusals(n int) {
 	w.t.Helper()
 	for range n {
-		w.append(counterfoil.PhaseRefused, fmt.Sprintf("r-%d", len(w.store.log(tenant).events)))
+		w.append(counterfoil.PhaseRefused, fmt.Sprintf("r-%d", w.store.size(tenant)))
 	}
 }
 

@@ -80,10 +80,11 @@ func (l *Logs) doubt(ctx context.Context, s State, kept map[string]keptFile) (Do
 	}
 	var f keptFile
 	if l.c.Keep != nil {
-		file, ok := l.c.Keep.file(d.Origin), false
-		f, ok = kept[file]
+		file := l.c.Keep.file(d.Origin)
+		var known bool
+		f, known = kept[file]
 		delete(kept, file)
-		if !ok && s.Published > 0 { // perhaps it is new
+		if !known && s.Published > 0 { // perhaps it is new
 			f.c, f.err = l.c.Keep.Checkpoint(d.Origin)
 			if s, err = l.c.Store.Log(ctx, s.Tenant); err != nil {
 				return d, err
@@ -132,8 +133,9 @@ func (l *Logs) rootAt(ctx context.Context, s State, size int64) (Hash, error) {
 	if c != nil && size <= c.Size() {
 		return l.tree(ctx, s.Tenant, c).rootAt(size)
 	}
-	e, err := &edge{}, error(nil)
+	e := &edge{}
 	if c != nil {
+		var err error
 		if e, err = l.edgeOf(ctx, s.Tenant, c); err != nil {
 			return Hash{}, err
 		}

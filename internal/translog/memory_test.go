@@ -38,20 +38,25 @@ func (m *memory) log(tenant string) *log {
 	return l
 }
 
+// size returns how many events a log has.
+func (m *memory) size(tenant string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.log(tenant).events)
+}
+
 // append seals an event and puts it at the end of its tenant's log.
-func (m *memory) append(e counterfoil.Event, at time.Time) translog.Event {
+func (m *memory) append(e counterfoil.Event, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.log(e.Tenant())
 	n := int64(len(l.events)) + 1
 	body := e.Seal(n, at)
-	ev := translog.Event{Sequence: n, At: at, Leaf: leafHash(body), Body: body}
-	l.events = append(l.events, ev)
+	l.events = append(l.events, translog.Event{Sequence: n, At: at, Leaf: leafHash(body), Body: body})
 	l.state.Size = n
 	if key := string(e.Phase()) + " " + e.ExecutionID(); l.find[key] == 0 {
 		l.find[key] = n
 	}
-	return ev
 }
 
 func (m *memory) Logs(_ context.Context, after string, limit int) ([]translog.State, error) {

@@ -204,18 +204,17 @@ func flat(body []byte) (map[string]string, bool) {
 	}
 	out := make(map[string]string, len(values))
 	for name, v := range values {
-		switch v.Kind() {
+		text := []byte(v)
+		switch v[0] {
+		case '{', '[', 'n':
+			return nil, false
 		case '"':
-			text, err := jsontext.AppendUnquote(nil, v)
-			if err != nil {
+			var err error
+			if text, err = jsontext.AppendUnquote(nil, v); err != nil {
 				return nil, false
 			}
-			out[name] = string(text)
-		case '0', 't', 'f':
-			out[name] = string(v)
-		default:
-			return nil, false
 		}
+		out[name] = string(text)
 	}
 	return out, true
 }
