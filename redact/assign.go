@@ -87,7 +87,7 @@ func (c *scanner) name(i int) (binding, bool) {
 	}
 	b.start = from
 	raw := s[from:end]
-	if len(raw) < 3 {
+	if len(raw) < 2 {
 		return b, false
 	}
 	name := decodePercent(raw)
@@ -108,6 +108,13 @@ func (c *scanner) name(i int) (binding, bool) {
 		return b, false // the outcome of a test
 	}
 	b.class = classify(noun(name))
+	if b.class == classShort && b.before == ' ' && !b.query {
+		first := from - 1
+		for first > 0 && from-first < maxBlank && isAlnum(s[first-1]) {
+			first--
+		}
+		b.class = classify(s[first:end]) // API key: …
+	}
 	b.loud = b.class != classNone && strings.ToUpper(name) == name
 	return b, b.class != classNone && (b.query || b.class != classSigned && b.class != classShort)
 }
@@ -162,7 +169,7 @@ func (c *scanner) bound(b binding) int {
 		if !b.query && isCall(s, v) {
 			return 0
 		}
-		if to := c.block(b); to > 0 {
+		if to := max(c.block(b), c.nextLine(b)); to > 0 {
 			return to
 		}
 		end = c.valueEnd(v, b.query, b.coded)
@@ -184,7 +191,7 @@ func (c *scanner) block(b binding) int {
 		return 0
 	}
 	indent := func(i int) int { return run(s, i, func(c byte) bool { return c == ' ' }) - i }
-	outer := indent(strings.LastIndexByte(s[max(0, b.start-maxName):b.start], '\n') + 1 + max(0, b.start-maxName))
+	outer := c.indent(b)
 	from := end + 1 + indent(end+1)
 	to := from
 	for at := end + 1; at < len(s) && (indent(at) > outer || s[at] == '\n'); {
@@ -201,6 +208,27 @@ func (c *scanner) block(b binding) int {
 		return 0
 	}
 	return c.mask(from, to, KindNamed)
+}
+
+// indent returns how far in the line of a binding's name begins.
+func (c *scanner) indent(b binding) int {
+	from := max(0, b.start-maxName)
+	from += strings.LastIndexByte(c.s[from:b.start], '\n') + 1
+	return run(c.s[:b.start], from, func(c byte) bool { return c == ' ' }) - from
+}
+
+// nextLine masks a value of YAML that stands on the line after its name, further in. It returns 0 for none.
+func (c *scanner) nextLine(b binding) int {
+	s := c.s
+	if !b.colon || s[b.value] != '\n' || b.class != classSecret && b.class != classToken {
+		return 0
+	}
+	from := run(s[:min(len(s), b.value+maxBlank)], b.value+1, func(c byte) bool { return c == ' ' })
+	end := run(s[:min(len(s), from+maxHarmless)], from, func(c byte) bool { return !isWordEnd(c) })
+	if v := s[from:end]; from-b.value-1 <= c.indent(b) || peek(s, end) != '\n' && end < len(s) || isHarmless(v) || !looks(v) || strings.ContainsAny(v, ":([{") {
+		return 0
+	}
+	return c.mask(from, end, KindNamed)
 }
 
 // inQuotes decides on a value in quotes.
@@ -241,7 +269,7 @@ func (b *binding) bare(v, rest string) bool {
 	ends := strings.Trim(line, " \t\r,}])") == "" || strings.HasPrefix(strings.TrimLeft(line, " \t"), "#")
 	switch b.class {
 	case classSecret, classSecrets:
-		return looks(v) || b.tight && !b.colon || b.loud && !b.colon || ends && !strings.ContainsAny(v, "([{")
+		return looks(v) || b.tight && (!b.colon || isPrinted(line)) || b.loud && !b.colon || ends && !strings.ContainsAny(v, "([{")
 	case classToken:
 		return looks(v) || len(v) >= 20 || !b.colon && (b.loud || b.tight && !b.inCall)
 	case classTokens:
@@ -249,6 +277,13 @@ func (b *binding) bare(v, rest string) bool {
 	case classNone, classAuth, classCookie, classSigned, classShort:
 	}
 	return false
+}
+
+// isPrinted reports whether what follows a value is the next field of a structure as Go prints it: " Name:value".
+func isPrinted(rest string) bool {
+	name, ok := strings.CutPrefix(rest, " ")
+	end := run(name, 0, isWord)
+	return ok && end > 0 && peek(name, end) == ':' && peek(name, end+1) > ' '
 }
 
 // header masks what follows the scheme of an Authorization header, or the whole value where there is none.
@@ -319,7 +354,8 @@ func isScheme(s string) bool {
 // isList reports whether a scheme's credential is a list of parameters rather than one word.
 func isList(s string) bool {
 	switch strings.ToLower(s) {
-	case "digest", "hawk", "signature", "oauth", "aws4-hmac-sha256", "aws4-hmac-sha1", "aws", "googlelogin", "mac":
+	case "digest", "hawk", "signature", "oauth", "aws4-hmac-sha256", "aws4-hmac-sha1", "aws", "googlelogin", "mac", "sharedaccesssignature",
+		"sharedkey", "sharedkeylite":
 		return true
 	}
 	return false
@@ -422,7 +458,9 @@ loop:
 				break loop
 			}
 		case '\\':
-			if strings.IndexByte("\"'nrt\\", peek(s, k+1)) >= 0 {
+			if peek(s, k+1) == '\'' && isAlnum(peek(s, k+2)) {
+				k++ // as libpq escapes it
+			} else if strings.IndexByte("\"'nrt\\", peek(s, k+1)) >= 0 {
 				break loop
 			}
 		}

@@ -105,6 +105,9 @@ func (w *words) split(name string) bool {
 // word is the noun: tokenType and password_policy say something about a secret, they aren't one.
 func classify(name string) class {
 	var w words
+	if strings.EqualFold(name, "pw") {
+		return classSecret
+	}
 	if len(name) < 3 || !w.split(name) || strings.Count(name, " ") > 3 {
 		return classNone
 	}
@@ -130,12 +133,12 @@ func classify(name string) class {
 func (w *words) class(i int) class {
 	s, before, last := w.at(i), w.at(i-1), i == w.n-1
 	switch s {
-	case "password", "passwd", "pwd", "passphrase", "passcode", "passwort", "secret", "credential", "apikey", "connectionstring",
+	case "password", "passwd", "pwd", "bindpw", "rootpw", "passphrase", "passcode", "passwort", "secret", "credential", "apikey", "connectionstring",
 		"connectionuri", "connstr", "privkey":
 		return classSecret
 	case "passwords", "secrets", "credentials", "creds", "apikeys", "passphrases":
 		return classSecrets
-	case "key", "keys", "string", "str", "uri":
+	case "key", "keys", "string", "str", "uri", "word", "code", "signature":
 		return w.pair(before, s, last)
 	case "token", "jwt":
 		if isWordOfText(before) {
@@ -145,10 +148,14 @@ func (w *words) class(i int) class {
 	case "tokens":
 		return classTokens
 	}
-	for _, end := range [...]string{"password", "passwd", "passphrase", "secret", "apikey", "secretkey", "privatekey", "accesskey", "accountkey", "signingkey", "encryptionkey"} {
+	for _, end := range [...]string{"password", "passwd", "passphrase", "secret", "apikey", "secretkey", "privatekey", "accesskey", "accountkey", "signingkey", "encryptionkey", "amzsignature", "googsignature",
+		"accesssignature", "credential", "sshkey", "connectionstring"} {
 		if strings.HasSuffix(s, end) {
 			return classSecret
 		}
+	}
+	if strings.HasSuffix(s, "pass") && len(s) > len("pass") && last && !isWay(s) {
+		return classSecrets // dbpass
 	}
 	if strings.HasSuffix(s, "token") && s != "betoken" {
 		return classToken
@@ -159,6 +166,15 @@ func (w *words) class(i int) class {
 	return classNone
 }
 
+// isWay reports whether a word ends in pass without being about a password.
+func isWay(s string) bool {
+	switch s {
+	case "bypass", "compass", "encompass", "trespass", "surpass", "overpass", "underpass", "highpass", "lowpass", "bandpass", "multipass":
+		return true
+	}
+	return false
+}
+
 // pair classifies a word that says something only with the one before it.
 func (w *words) pair(before, s string, last bool) class {
 	switch s {
@@ -167,10 +183,32 @@ func (w *words) pair(before, s string, last bool) class {
 			return classSecret
 		}
 		return classNone
+	case "word":
+		if before == "pass" {
+			return classSecret
+		}
+		return classNone
+	case "code":
+		switch before {
+		case "mfa", "otp", "totp", "fa", "verification", "recovery", "backup":
+			return classSecret
+		}
+		if last {
+			return classShort
+		}
+		return classNone
+	case "signature":
+		switch {
+		case before == "amz" || before == "goog" || before == "access":
+			return classSecret
+		case last:
+			return classSigned
+		}
+		return classNone
 	}
 	switch before {
 	case "api", "access", "secret", "private", "signing", "encryption", "account", "shared", "master", "auth", "subscription",
-		"storage", "deploy", "session", "hmac", "consumer", "decryption", "sealing":
+		"storage", "deploy", "session", "ssh", "pragma", "hmac", "consumer", "decryption", "sealing":
 		if s == "keys" {
 			return classSecrets
 		}
@@ -186,7 +224,7 @@ func (w *words) pair(before, s string, last bool) class {
 // lastWord classifies words that count as the noun only.
 func lastWord(s, before string) class {
 	switch s {
-	case "auth", "authorization", "bearer":
+	case "auth", "authorization", "proxyauthorization", "bearer":
 		return classAuth
 	case "cookie", "cookies":
 		return classCookie
@@ -198,10 +236,8 @@ func lastWord(s, before string) class {
 			return classNone
 		}
 		return classSecrets // a number is a count of what passed
-	case "sig", "signature", "sessionid", "phpsessid", "jsessionid", "sessid":
+	case "sig", "sessionid", "phpsessid", "jsessionid", "sessid":
 		return classSigned
-	case "code":
-		return classShort
 	}
 	return classNone
 }

@@ -55,6 +55,15 @@ type Report struct {
 // Clean reports whether nothing was masked.
 func (r Report) Clean() bool { return r.Total == 0 }
 
+// merge adds the findings of a further pass.
+func (r *Report) merge(more Report) {
+	total := r.Total + more.Total
+	for _, f := range more.Findings {
+		r.add(f.Kind, f.Pointer, f.Count)
+	}
+	r.Total = total
+}
+
 func (r *Report) add(k Kind, pointer string, n int) {
 	r.Total += n
 	at := func(f Finding) bool { return f.Kind == k && f.Pointer == pointer }

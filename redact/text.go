@@ -6,6 +6,24 @@ import "strings"
 // that is one JSON document is masked as such. What bytes s holds doesn't matter; its length isn't bounded.
 func Text(s string) (string, Report) {
 	var rep Report
+	for range maxPasses {
+		out, one := pass(s)
+		if one.Clean() {
+			return s, rep
+		}
+		s = out
+		rep.merge(one)
+	}
+	return Mask, rep
+}
+
+// maxPasses bounds how often masked text is looked through again, until nothing more is found: a mask may be what makes a
+// neighbour plain to see. What takes more is made to, and nothing of it is worth showing.
+const maxPasses = 6
+
+// pass looks through a text once.
+func pass(s string) (string, Report) {
+	var rep Report
 	if isDocument(s) {
 		if out, spots, err := document([]byte(s), 0); err == nil {
 			for _, f := range spots {
@@ -96,12 +114,92 @@ func (c *scanner) word(i int) int {
 		if end := c.netrc(i); end > i {
 			return end
 		}
+	case 'S':
+		if at, ok := c.starts(i, "SharedAccessSignature "); ok {
+			if end := run(c.s, at, func(b byte) bool { return !isWordEnd(b) && b != '\'' }); strings.Contains(c.s[at:end], "=") {
+				return c.mask(at, end, KindAuthorization)
+			}
+		}
+	case 'I', 'P':
+		if end := c.sql(i); end > i {
+			return end
+		}
+	case 'i':
+		if at, ok := c.starts(i, "invalid port \":"); ok { // net/url repeats what stands in the port's place
+			if end := closing(c.s, at, "\""); end > at && !isFilled(c.s[at:end]) {
+				return c.mask(at, end, KindUserInfo)
+			}
+		}
+	}
+	if end := c.stated(i); end > i {
+		return end
 	}
 	if i > 0 && c.s[i-1] == '-' {
 		return i // within a longer name
 	}
 	if p := shape(c.s, i); p.to > p.from {
 		return c.mask(p.from, p.to, p.kind)
+	}
+	return i
+}
+
+// starts reports whether s stands at i, and where it ends.
+func (c *scanner) starts(i int, s string) (end int, ok bool) {
+	return i + len(s), strings.HasPrefix(c.s[i:], s) && i+len(s) < len(c.s)
+}
+
+// stated masks a credential that a sentence tells: the password is …
+func (c *scanner) stated(i int) int {
+	s := c.s
+	to := run(s[:min(len(s), i+24)], i, isWord)
+	if peek(s, to) != ' ' || to-i < 3 {
+		return i
+	}
+	switch string([]byte{s[to-3] | 0x20, s[to-2] | 0x20, s[to-1] | 0x20}) { // most words are none of these
+	case "ord", "swd", "pwd", "ase", "ode", "ret", "ial", "key", "ken", "jwt", "ass", "dpw", "uth", "dsn":
+	default:
+		return i
+	}
+	word := s[i:to]
+	found := classify(word)
+	secret := found == classSecret || word == "AUTH" || word == "requirepass" || word == "masterauth"
+	if !secret && found != classToken {
+		return i
+	}
+	for _, verb := range [...]string{" is ", " was ", " is: ", " set to ", " "} {
+		v, ok := c.starts(to, verb)
+		if !ok {
+			continue
+		}
+		q := quote(s, v)
+		v += len(q)
+		end := c.valueEnd(v, false, false)
+		if q != "" {
+			end = closing(s, v, q)
+		}
+		// Without a verb it may be prose: a password of letters and digits is told from a word.
+		val := s[v:end]
+		if strings.ContainsAny(val, " ([{</=:") || isHarmless(val) || !looks(val) || !hasDigit(val) || verb == " " && (len(val) < 8 || !secret) {
+			return i
+		}
+		return c.mask(v, end, KindNamed)
+	}
+	return i
+}
+
+// sql masks the password of statements that make a user: IDENTIFIED BY '…', PASSWORD FOR u = '…'.
+func (c *scanner) sql(i int) int {
+	for _, words := range [...][2]string{{"IDENTIFIED ", "BY '"}, {"PASSWORD FOR ", "= '"}} {
+		at, ok := c.starts(i, words[0])
+		if !ok {
+			continue
+		}
+		if k := strings.Index(c.s[at:min(len(c.s), at+maxName)], words[1]); k >= 0 {
+			from := at + k + len(words[1])
+			if end := closing(c.s, from, "'"); !isHarmless(c.s[from:end]) {
+				return c.mask(from, end, KindNamed)
+			}
+		}
 	}
 	return i
 }
@@ -163,6 +261,9 @@ func (c *scanner) dash(i int) int {
 // curl masks the password in curl -u name:password.
 func (c *scanner) curl(i int) int {
 	s := c.s
+	if end := c.client(i); end > i {
+		return end
+	}
 	for _, flag := range [...]string{"-u ", "--user ", "--proxy-user ", "-U "} {
 		if !strings.HasPrefix(s[i:], flag) || !strings.Contains(s[max(0, i-256):i], "curl") {
 			continue
@@ -172,6 +273,26 @@ func (c *scanner) curl(i int) int {
 		end := c.valueEnd(v, false, false)
 		if user, pass, ok := strings.Cut(s[v:end], ":"); ok && !isFilled(pass) {
 			return c.mask(v+len(user)+1, end, KindUserInfo)
+		}
+	}
+	return i
+}
+
+// client masks the password in the arguments of a database's client, and of sshpass.
+func (c *scanner) client(i int) int {
+	s := c.s
+	if i == 0 || s[i-1] != ' ' {
+		return i
+	}
+	for _, f := range [...]struct{ flag, program string }{{"-p", "mysql"}, {"-p", "mariadb"}, {"-p ", "sshpass"}, {"-p", "sshpass"}, {"-a ", "redis-cli"}, {"-p ", "mongo"}} {
+		v, ok := c.starts(i, f.flag)
+		if !ok || !strings.Contains(s[max(0, i-256):i], f.program) {
+			continue
+		}
+		v += len(quote(s, v))
+		end := c.valueEnd(v, false, false)
+		if val := s[v:end]; val != "" && val[0] != '-' && !isHarmless(val) && !isProse(val) {
+			return c.mask(v, end, KindNamed)
 		}
 	}
 	return i

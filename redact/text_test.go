@@ -51,6 +51,28 @@ func TestText(t *testing.T) {
 		{"blank in the password", `parse "postgres://u:my secret@h:1/db": invalid character " " in host name`, `parse "postgres://u:***@h:1/db": invalid character " " in host name`},
 		{"encoded ampersand in it", "https://h/?password=ab%26cdef&x=1", "https://h/?password=***&x=1"},
 
+		// What drivers of databases say
+		{"port that is a password", `parse "postgres://u:s3cretpw": invalid port ":s3cretpw" after host`, `parse "postgres://u:***": invalid port ":***" after host`},
+		{"data source without a host", "u:s3cretpw@/db", "u:***@/db"},
+		{"data source of another network", "u:s3cretpw@cloudsql(p:r:i)/db", "u:***@cloudsql(p:r:i)/db"},
+		{"data source with an address", "open u:s3cretpw@(h:3306)/db: refused", "open u:***@(h:3306)/db: refused"},
+		{"Oracle, thin", "jdbc:oracle:thin:scott/tiger12@h:1521:x", "jdbc:oracle:thin:scott/***@h:1521:x"},
+		{"Oracle, a service", "scott/tiger12@//h:1521/x", "scott/***@//h:1521/x"},
+		{"a quote escaped", `user=u password=s3\'cretpw dbname=d`, `user=u password=*** dbname=d`},
+		{"a structure of Go", "&{Host:h Password:correcthorse User:u}", "&{Host:h Password:*** User:u}"},
+		{"a map of Go", "map[password:correcthorse user:u]", "map[password:*** user:u]"},
+		{"one word", "dbpass=hunter bindpw=hunter pw=hunter", "dbpass=*** bindpw=*** pw=***"},
+		{"a statement", "CREATE USER u IDENTIFIED WITH sha2 BY 'correct horse'", "CREATE USER u IDENTIFIED WITH sha2 BY '***'"},
+		{"another statement", "SET PASSWORD FOR u = 'hunter'", "SET PASSWORD FOR u = '***'"},
+		{"a client's flag", "mysql -uroot -phunter db", "mysql -uroot -p*** db"},
+		{"a wrapper's flag", "sshpass -p hunter ssh h", "sshpass -p *** ssh h"},
+		{"a configuration", "requirepass s3cretpw1", "requirepass ***"},
+		{"told", "the password is s3cretpw1, the token was 'a1b2c3d4'", "the password is ***, the token was '***'"},
+		{"of two words", "API key: s3cretpw1", "API key: ***"},
+		{"YAML, on the next line", "db:\n  password:\n    s3cretpw\n  user: x", "db:\n  password:\n    ***\n  user: x"},
+		{"a signature by its name", "X-Amz-Signature=0a1b2c3d4e5f", "X-Amz-Signature=***"},
+		{"shared access", "SharedAccessSignature sr=h&sig=s3cretpw&se=1", "SharedAccessSignature ***"},
+
 		// Assignments
 		{"JSON, laid out", "x {\"password\":\n  \"hunter\"}", "x {\"password\":\n  \"***\"}"},
 		{"YAML block", "a:\n  password: |\n    hunter\n\n    two\n  user: bob\n", "a:\n  password: |\n    ***\n  user: bob\n"},
@@ -205,6 +227,9 @@ func TestText_unchanged(t *testing.T) {
 		"secret: !0,", "invalidToken?: CustomResponse;", `grantJWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"`, `token = "https://h.test/oauth/token"`,
 		"--- PASS: TestAddr/ipv4 (0.00s)", "PASS: x1y2z3", "[sponsor-auth0]: https://a0.test/signup", `"NoPSKBinder": "first pass"`, "TokenTypeError.errorCode = 'x1y2z3'",
 		`"http://h.test:80 is up, ask bob@corp.test"`, "password: |\nuser: bob", "secret: >-\n  ***\nx: 1",
+		"Error 1045 (28000): Access denied for user 'u'@'h' (using password: YES)", "pq: password authentication failed for user \"u2\"", "mkdir -p x1y2z3/mysql",
+		"cannot connect to `user=u database=d`: h (1.2.3.4): token 0x1a2b3c4d5e6f is unknown", "password: \nuser: b0b123", "the password is required", "dial tcp 10.0.0.1:5432: i/o timeout",
+		"npm i @scope/pkg1@1.2.3", "bypass=x1y2z3", "compass: x1y2z3", "invalid port \":\" after host", "a secret word", "http://localhost:port/x",
 		"AKIAshort", "docker run -u node:node x", "<password>", "<password></password>", "<token>${T}</token>", "login with password please",
 		"https://h/?to=https%3A%2F%2Fi%3A80%2Fa%40b", "\xff\xfe password \x00", "===:::===", "a=b", ":", "=", "//", "@tcp(",
 	} {

@@ -29,7 +29,7 @@ func (c *scanner) authority(i, mark int) int {
 	if at >= 0 {
 		at += i
 	} else if at = c.strayAt(i, end, mark); at < 0 {
-		return i
+		return c.strayPort(i, end)
 	}
 	user, pass := s[i:at], ""
 	colon := strings.IndexByte(user, ':')
@@ -49,6 +49,15 @@ func (c *scanner) authority(i, mark int) int {
 		c.mask(i+colon+1, at, KindUserInfo)
 	}
 	return at + 1
+}
+
+// strayPort masks what stands in the place of a port and can't be one: the beginning of a password that broke the URL.
+func (c *scanner) strayPort(i, end int) int {
+	user, port, ok := strings.Cut(c.s[i:end], ":")
+	if !ok || user == "" || !looks(port) || isFilled(port) || strings.ContainsAny(port, ",:$[({") {
+		return i
+	}
+	return c.mask(i+len(user)+1, end, KindUserInfo)
 }
 
 // authorityEnd returns where the authority that begins at i ends.
@@ -135,18 +144,28 @@ func schemeStart(s string, mark int) int {
 // maxDataSource bounds the name and the password before @tcp(.
 const maxDataSource = 256
 
-// dataSource masks the password in a data source name of the form user:password@tcp(host)/database.
+// dataSource masks the password in a data source name of the form user:password@tcp(host)/database or user:password@/database,
+// and in Oracle's user/password@//host/service.
 func (c *scanner) dataSource(i int) int {
 	s := c.s
-	if !strings.HasPrefix(s[i:], "@tcp(") && !strings.HasPrefix(s[i:], "@unix(") {
+	proto := run(s[:min(len(s), i+16)], i+1, isWord)
+	slash := strings.HasPrefix(s[i:], "@//") || strings.Contains(s[max(0, i-maxDataSource):i], "jdbc:oracle:")
+	if peek(s, proto) != '(' && (peek(s, i+1) != '/' || !isWord(peek(s, i+2))) && !slash {
 		return i
 	}
 	from := i
 	for from > 0 && i-from < maxDataSource && !isWordEnd(s[from-1]) && s[from-1] != '\'' {
 		from--
 	}
-	user, pass, ok := strings.Cut(s[from:i], ":")
-	if !ok || isFilled(pass) {
+	mark := ":"
+	if slash {
+		mark = "/"
+		if colon := strings.LastIndexByte(s[from:i], ':'); colon >= 0 {
+			from += colon + 1 // jdbc:oracle:thin:
+		}
+	}
+	user, pass, ok := strings.Cut(s[from:i], mark)
+	if !ok || user == "" || isFilled(pass) || strings.Contains(pass, "//") {
 		return i
 	}
 	return c.mask(from+len(user)+1, i, KindUserInfo)

@@ -30,14 +30,20 @@ func Value(doc []byte) ([]byte, Report, error) {
 	if len(doc) > MaxBytes {
 		return nil, rep, invalid("the document is too large to look through")
 	}
-	out, found, err := document(doc, 0)
-	if err != nil {
-		return nil, rep, err
+	for range maxPasses {
+		out, found, err := document(doc, 0)
+		switch {
+		case err != nil:
+			return nil, Report{}, err
+		case len(found) == 0:
+			return doc, rep, nil
+		}
+		doc = out
+		for _, f := range found {
+			rep.add(f.Kind, f.Pointer, f.Count)
+		}
 	}
-	for _, f := range found {
-		rep.add(f.Kind, f.Pointer, f.Count)
-	}
-	return out, rep, nil
+	return nil, Report{}, invalid("the document holds credentials that can't be told from its text")
 }
 
 func invalid(msg string) error {
@@ -91,6 +97,8 @@ type frame struct {
 	private   []place // members that are private if this is a key
 	valueName class   // of the text that stands in the member name: {"name":"API_KEY","value":"…"}
 	value     place   // the member value
+	first     class   // of the text that is the first element of a list in a list: [["X-Api-Key","…"]]
+	second    place   // the second element, if there is such a first
 	flag      bool    // the last element was a secret's flag: ["--password","…"]
 }
 
@@ -201,6 +209,9 @@ func (w *walker) close() {
 		top.name = top.value.name
 		w.under(top.valueName, top.value)
 	}
+	if top.index == 2 && top.second.to > 0 {
+		w.under(top.first, top.second)
+	}
 	w.rename(top)
 	f := *top
 	w.frames = w.frames[:len(w.frames)-1]
@@ -296,13 +307,30 @@ func (w *walker) inArray(f *frame, p place) {
 	case f.inherited != classNone:
 		p.pointer = w.pointer()
 		f.pending = append(f.pending, p)
+	case f.index == 1 && f.first != classNone && looks(unquote(w.doc[p.from:p.to])):
+		p.pointer = w.pointer()
+		f.second = p
+		w.text(p)
 	default:
+		if f.index == 0 && len(w.frames) > 1 && !w.frames[len(w.frames)-2].object {
+			f.first = pairClass(unquote(w.doc[p.from:p.to]))
+		}
 		if s := w.doc[p.from+1 : p.to-1]; len(s) > 2 && len(s) < maxName && s[0] == '-' && !bytes.ContainsAny(s, "= ") {
 			c := classify(string(s))
 			f.flag = c == classSecret || c == classSecrets || c == classToken
 		}
 		w.text(p)
 	}
+}
+
+// pairClass classifies the first element of what may be a pair of name and value.
+func pairClass(name string) class {
+	switch c := classify(name); c {
+	case classSecret, classToken, classAuth, classCookie:
+		return c
+	case classNone, classSecrets, classTokens, classSigned, classShort:
+	}
+	return classNone
 }
 
 // under masks a value because of the class of what it stands under. It returns false when that is no reason to.
@@ -449,26 +477,4 @@ func quoted(s string) []byte {
 		return []byte(`"` + Mask + `"`)
 	}
 	return b
-}
-
-func isSchemaType(s string) bool {
-	switch s {
-	case "string", "number", "integer", "boolean", "object", "array", "null":
-		return true
-	}
-	return false
-}
-
-// isAboutName reports whether a member of something secret only says what it is, or whose.
-func isAboutName(raw []byte) bool {
-	var w words
-	if len(raw) < 2 || !w.split(string(raw[1:len(raw)-1])) || w.n == 0 {
-		return false
-	}
-	switch s := w.at(w.n - 1); s {
-	case "hostname", "region", "alg", "site", "secure", "secured":
-		return true
-	default:
-		return isAbout(s)
-	}
 }

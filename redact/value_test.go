@@ -18,6 +18,10 @@ func TestValue(t *testing.T) {
 		{"flat", `{ "apiKey": "k", "owner": "x" }`, `{ "apiKey": "***", "owner": "x" }`},
 		{"spellings", `{"api_key":"a","X-API-Key":"b","clientSecret":"c","DB_PASSWORD":"d","sslpassword":"e","passwd":"f","AccessToken":"g"}`,
 			`{"api_key":"***","X-API-Key":"***","clientSecret":"***","DB_PASSWORD":"***","sslpassword":"***","passwd":"***","AccessToken":"***"}`},
+		{"cut otherwise", `{"PassWord":"a","passWord":"b","sshKey":"c","mfaCode":"d","pw":"e","dbpass":"f"}`, `{"PassWord":"***","passWord":"***","sshKey":"***","mfaCode":"***","pw":"***","dbpass":"***"}`},
+		{"in one word", `{"xamzsignature":"a","xgoogcredential":"b","sharedaccesssignature":"c","proxyauthorization":"q7R2k9"}`,
+			`{"xamzsignature":"***","xgoogcredential":"***","sharedaccesssignature":"***","proxyauthorization":"***"}`},
+		{"pairs", `{"headers":[["X-Api-Key","a1b2c3"],["Accept","a1b2c3"],["Cookie","a=b1c2"]]}`, `{"headers":[["X-Api-Key","***"],["Accept","a1b2c3"],["Cookie","***"]]}`},
 		{"qualified", `{"password2":"a","secretString":"b","tokenValue":"c","oldPassword":"d"}`, `{"password2":"***","secretString":"***","tokenValue":"***","oldPassword":"***"}`},
 		{"deep", `{"a":[{"b":{"connection":{"host":"db.internal","password":"hunter2"}}}]}`, `{"a":[{"b":{"connection":{"host":"db.internal","password":"***"}}}]}`},
 		{"connection string", `{"connectionString":"Server=x;Pwd=p4ss","host":"db.internal"}`, `{"connectionString":"***","host":"db.internal"}`},
@@ -72,7 +76,8 @@ func TestValue_unchanged(t *testing.T) {
 		`{"properties":{"password":{"type":"string","description":"your password","default":"x","examples":["abc123def"]}},"required":["password","email"]}`,
 		`{"digest":"sha256:` + hex64 + `","id":"run-` + hex40 + `","approval":"apr-` + hex40 + `","commit":"` + hex40 + `"}`,
 		`{"key":"name","value":"x"}`, `{"d":"x","k":"y"}`, `{"pass":3,"auth":"none","authorization":{"scopes":["a"]}}`,
-		`["password","email"]`, `{"Did you forget your password?":"Passwort vergessen?"}`, `{"text":"[1, 2"}`, `{"text":"{\"a\":1,\"a\":2}"}`,
+		`["password","email"]`, `[["password","a1b2c3","x"]]`, `["x-api-key","a1b2c3"]`, `[["authorization","content-type"]]`, `{"signatures":[{"keyid":"k","sig":"a1b2c3d4"}]}`, `{"signature":"a1b2c3d4"}`,
+		`{"passwordless":true,"surpass":"a1b2c3","session":"a1b2c3"}`, `{"Did you forget your password?":"Passwort vergessen?"}`, `{"text":"[1, 2"}`, `{"text":"{\"a\":1,\"a\":2}"}`,
 	} {
 		got, rep, err := redact.Value([]byte(in))
 		if err != nil || string(got) != in || !rep.Clean() {

@@ -181,3 +181,25 @@ func unhex(c byte) int {
 	}
 	return -1
 }
+
+func isSchemaType(s string) bool {
+	switch s {
+	case "string", "number", "integer", "boolean", "object", "array", "null":
+		return true
+	}
+	return false
+}
+
+// isAboutName reports whether a member of something secret only says what it is, or whose.
+func isAboutName(raw []byte) bool {
+	var w words
+	if len(raw) < 2 || !w.split(string(raw[1:len(raw)-1])) || w.n == 0 {
+		return false
+	}
+	switch s := w.at(w.n - 1); s {
+	case "hostname", "region", "alg", "site", "secure", "secured":
+		return true
+	default:
+		return isAbout(s)
+	}
+}
