@@ -24,7 +24,11 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Backend { return backend{server.Fresh(t)} })
+	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		// Nothing depends on the defaults of a database.
+		return backend{server.Fresh(t, "TimeZone=America/New_York", "DateStyle=German, DMY", "bytea_output=escape", "standard_conforming_strings=off",
+			"default_transaction_isolation=serializable", "synchronous_commit=off")}
+	})
 }
 
 type backend struct{ url string }

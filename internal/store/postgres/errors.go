@@ -125,15 +125,15 @@ func writeError(err error) error {
 	}
 }
 
-// commitError gives a failed commit its code. What the server refused, it did not do; whatever else went wrong after the
-// commit was sent leaves open whether it happened.
+// commitError tells a commit that did not happen from one of which that isn't known. What the server refused, it did not do:
+// such an error stays as it is, and the transaction may be tried again if it says so.
 func commitError(err error) error {
 	if pgconn.SafeToRetry(err) {
-		return writeError(err)
+		return err
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.SeverityUnlocalized == "ERROR" && e.Code != "40003" &&
 		!strings.HasPrefix(e.Code, "08") {
-		return writeError(err)
+		return err
 	}
 	return unknown(err)
 }

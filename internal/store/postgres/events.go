@@ -138,13 +138,21 @@ func proper(tenant string, e counterfoil.Event) error {
 	return nil
 }
 
+// about refuses an event that is not about an execution or a request of the tenant.
+func about(tenant, id string, e counterfoil.Event) error {
+	if e.ExecutionID() != id {
+		return fail(counterfoil.CodeInvalidInput, "the event is about something else", nil)
+	}
+	return proper(tenant, e)
+}
+
 // queueEvents queues the events and the heads that they moved.
 func (t *tx) queueEvents() {
 	r := &t.events
 	if len(r.tenant) == 0 {
 		return
 	}
-	t.later(int64(len(r.tenant)), `INSERT INTO events (tenant, sequence, at, leaf, phase, execution, body)
+	t.later(`INSERT INTO events (tenant, sequence, at, leaf, phase, execution, body)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bytea[])`,
 		r.tenant, r.sequence, r.at, r.leaf, r.phase, r.execution, r.body)
 	var tenants []string
@@ -154,7 +162,7 @@ func (t *tx) queueEvents() {
 			tenants, sequences, ats = append(tenants, tenant), append(sequences, h.sequence), append(ats, millis(h.at))
 		}
 	}
-	t.later(int64(len(tenants)), `UPDATE logs SET sequence = k.sequence, at = k.at
+	t.exactly(len(tenants), `UPDATE logs SET sequence = k.sequence, at = k.at
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS k (tenant, sequence, at) WHERE logs.tenant = k.tenant`,
 		tenants, sequences, ats)
 	t.events = eventRows{}

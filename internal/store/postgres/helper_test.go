@@ -2,15 +2,12 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	osexec "os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
 )
 
@@ -32,10 +29,6 @@ func lockHead(t testing.TB, address string) (unlock func()) {
 		}
 	}
 	return func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) }
-}
-
-func isShorter(err error) bool {
-	return errors.Is(err, counterfoil.CodeIntegrityFailed) || strings.Contains(err.Error(), "shorter")
 }
 
 func restore(t testing.TB, address, file string) {

@@ -138,7 +138,7 @@ func (t *tx) publish(p translog.Publication) error {
 	case p.Size < size, p.Size == size && !bytes.Equal(p.Root[:], root):
 		return translog.ErrStale
 	}
-	t.later(1, `UPDATE checkpoints SET size = $2, root = $3, note = $4 WHERE tenant = $1`, p.Tenant, p.Size, p.Root[:], p.Note)
+	t.exactly(1, `UPDATE checkpoints SET size = $2, root = $3, note = $4 WHERE tenant = $1`, p.Tenant, p.Size, p.Root[:], p.Note)
 	if len(p.Tiles) == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (t *tx) publish(p translog.Publication) error {
 	for _, x := range p.Tiles {
 		levels, indexes, hashes = append(levels, int64(x.Level)), append(indexes, x.Index), append(hashes, x.Hashes)
 	}
-	t.later(-1, `INSERT INTO tiles (tenant, level, index, hashes)
+	t.later(`INSERT INTO tiles (tenant, level, index, hashes)
 		SELECT $1, level, index, hashes FROM unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS k (level, index, hashes)
 		ON CONFLICT (tenant, level, index) DO UPDATE SET hashes = excluded.hashes
 		WHERE tiles.hashes = substring(excluded.hashes FROM 1 FOR octet_length(tiles.hashes))`, p.Tenant, levels, indexes, hashes)
@@ -201,7 +201,7 @@ func (t *tx) retire(tenant string, before, now time.Time, limit int) (int64, err
 		return 0, err
 	}
 	if emptied > 0 {
-		t.later(1, `UPDATE checkpoints SET retired = $2 WHERE tenant = $1`, tenant, from+emptied)
+		t.exactly(1, `UPDATE checkpoints SET retired = $2 WHERE tenant = $1`, tenant, from+emptied)
 	}
 	if _, err := t.exec(`WITH gone AS (
 			SELECT r.tenant, r.sequence FROM receipts r JOIN executions e ON e.tenant = r.tenant AND e.sequence = r.sequence

@@ -237,7 +237,7 @@ func TestOpen_settings(t *testing.T) {
 	}
 	healthy(t, s)
 	for name, want := range map[string]string{
-		"TimeZone": "UTC", "synchronous_commit": "on", "search_path": "counterfoil, pg_temp", "client_encoding": "UTF8", "statement_timeout": "20s",
+		"TimeZone": "UTC", "synchronous_commit": "on", "search_path": "counterfoil, pg_temp", "client_encoding": "UTF8", "statement_timeout": "30s",
 	} {
 		if got, err := s.Setting(name); err != nil || got != want {
 			t.Errorf("%s is %q, %v", name, got, err)

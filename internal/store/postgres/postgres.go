@@ -59,7 +59,7 @@ const (
 	defaultLease = 30 * time.Second
 	leastLease   = 100 * time.Millisecond
 	patience     = 10 * time.Second // how long a call waits for a connection or an answer to a query
-	longest      = 30 * time.Second // of a transaction
+	longest      = 40 * time.Second // of a transaction
 	retries      = 8                // of a transaction that the server ended for the sake of another
 )
 

@@ -66,7 +66,8 @@ func (s *Store) Attach(ctx context.Context, a gateway.Attachment) (gateway.Reque
 	if a.Now.IsZero() || !n.ExpiresAt.After(a.Now) {
 		return gateway.RequestRow{}, fail(counterfoil.CodeInvalidInput, "the request has ended already", nil)
 	}
-	if err := errors.Join(names(n.Tenant, n.ID, n.Key, a.Waiter), texts(n.Requester, n.Upstream, n.Tool, n.Effect)); err != nil {
+	if err := errors.Join(names(n.Tenant, n.ID, n.Key, a.Waiter), texts(n.Requester, n.Upstream, n.Tool, n.Effect),
+		about(n.Tenant, n.ID, a.Opened)); err != nil {
 		return gateway.RequestRow{}, err
 	}
 	var row gateway.RequestRow
@@ -117,10 +118,11 @@ func (t *tx) attach(a gateway.Attachment) (gateway.RequestRow, error) {
 	if err := t.append(n.Tenant, a.Opened, t.s.o.Now()); err != nil {
 		return row, err
 	}
-	if err := t.countIn(*n, a.Waiter); err != nil {
-		return row, err
+	row = gateway.RequestRow{
+		Tenant: n.Tenant, ID: n.ID, Requester: n.Requester, Key: n.Key, State: gateway.Pending, Upstream: n.Upstream, Tool: n.Tool,
+		Effect: n.Effect, Details: n.Details, CreatedAt: instant(millis(n.CreatedAt)), ExpiresAt: instant(millis(n.ExpiresAt)),
 	}
-	return t.request(n.Tenant, n.ID)
+	return row, t.countIn(row, a.Waiter)
 }
 
 func open(s gateway.State) bool { return s == gateway.Pending || s == gateway.Approved }
@@ -156,20 +158,17 @@ func (t *tx) lapse(row gateway.RequestRow, to gateway.State, why string) error {
 	return t.append(row.Tenant, e, t.s.o.Now())
 }
 
+// insertRequest makes a request, unless the tenant has too many that are pending.
 func (t *tx) insertRequest(a gateway.Attachment) error {
 	n := &a.New
-	var pending int
-	err := t.get(`SELECT count(*) FROM requests WHERE tenant = $1 AND state = 'pending' AND expires > $2`,
-		[]any{n.Tenant, millis(a.Now)}, &pending)
-	if err != nil {
-		return err
-	}
-	if pending >= a.Cap {
+	made, err := t.exec(`INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, details, created, expires)
+		SELECT $1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10
+		WHERE (SELECT count(*) FROM requests WHERE tenant = $1 AND state = 'pending' AND expires > $11) < $12`,
+		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, millis(n.CreatedAt), millis(n.ExpiresAt),
+		millis(a.Now), a.Cap)
+	if err == nil && made == 0 {
 		return gateway.ErrTooMany
 	}
-	_, err = t.exec(`INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, details, created, expires)
-		VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10)`,
-		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, millis(n.CreatedAt), millis(n.ExpiresAt))
 	return err
 }
 

@@ -35,6 +35,12 @@ func (s *Store) Settle(ctx context.Context, st gateway.Settling) error {
 			return err
 		}
 	}
+	if st.Completed.Phase() != counterfoil.PhaseCompleted {
+		return fail(counterfoil.CodeInvalidInput, "a settling is a completed event", nil)
+	}
+	if err := about(r.Tenant(), r.ID(), st.Completed); err != nil {
+		return err
+	}
 	o := &settlement{st: st, envelope: r.Envelope()}
 	o.digest = sha256.Sum256(o.envelope)
 	return s.group(ctx, o)
@@ -122,6 +128,6 @@ func (o *settlement) late(v *view, x *execution) (bool, error) {
 		return false, err
 	}
 	v.late[k] = true
-	v.t.later(1, `INSERT INTO late (tenant, sequence, digest) VALUES ($1, $2, $3)`, x.tenant, x.sequence, o.digest[:])
+	v.t.later(`INSERT INTO late (tenant, sequence, digest) VALUES ($1, $2, $3)`, x.tenant, x.sequence, o.digest[:])
 	return true, already
 }

@@ -64,7 +64,10 @@ func (o *spending) check() error {
 			return err
 		}
 	}
-	return proper(u.Tenant, o.sp.Started)
+	if o.sp.Started.Phase() != counterfoil.PhaseStarted {
+		return fail(counterfoil.CodeInvalidInput, "a spending is a started event", nil)
+	}
+	return about(u.Tenant, u.ExecutionID, o.sp.Started)
 }
 
 func (o *spending) size() int {

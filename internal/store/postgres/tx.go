@@ -25,9 +25,8 @@ type tx struct {
 	wrote  bool
 }
 
-// A write is a statement that waits to be sent with others, and how many rows it must change, -1 for any number.
+// A write is a statement that waits to be sent with others.
 type write struct {
-	rows int64
 	sql  string
 	args []any
 }
@@ -122,37 +121,56 @@ func (t *tx) call(f func(*tx) error) (err error) {
 	return f(t)
 }
 
-// end sends what waits to be written, and commits. A transaction that has changed nothing is rolled back.
+// end sends what waits to be written together with the commit. A transaction that has changed nothing is rolled back.
 func (t *tx) end() error {
 	t.queueEvents()
 	if !t.wrote && len(t.queue) == 0 {
 		t.abandon()
 		return nil
 	}
-	if err := t.flush(); err != nil {
-		t.abandon()
-		return err
+	err := t.faults()
+	if err == nil && t.conn.PgConn().TxStatus() != 'T' {
+		err = fail(counterfoil.CodeUnavailable, "the transaction has ended by itself; nothing was recorded", nil)
 	}
-	if err := t.s.fault(ending); err != nil {
-		t.abandon()
-		return err
+	if err == nil {
+		err = t.commit()
 	}
-	if t.conn.PgConn().TxStatus() != 'T' {
-		t.abandon()
-		return fail(counterfoil.CodeUnavailable, "the transaction has ended by itself; nothing was recorded", nil)
-	}
-	return t.commit()
-}
-
-// commit is alone in its message: whatever fails before it was sent has recorded nothing.
-func (t *tx) commit() error {
-	delete(t.conn.PgConn().CustomData(), warned)
-	results, err := t.conn.PgConn().Exec(t.ctx, `COMMIT`).ReadAll()
 	if err != nil {
 		t.abandon()
+		return err
+	}
+	t.s.saw(t.heads)
+	return nil
+}
+
+// faults asks for every statement that is about to be sent.
+func (t *tx) faults() error {
+	for range t.queue {
+		if err := t.s.fault(writing); err != nil {
+			return err
+		}
+	}
+	return t.s.fault(ending)
+}
+
+// commit sends the last statements and the commit in one message: the server skips the commit if one of them fails, and then
+// says so. Whatever else goes wrong from here on leaves open whether it happened.
+func (t *tx) commit() error {
+	delete(t.conn.PgConn().CustomData(), warned)
+	b := &pgx.Batch{}
+	for _, w := range t.queue {
+		b.Queue(w.sql, w.args...)
+	}
+	b.Queue(`UPDATE versions SET n = n + 1 WHERE slot = $1`, t.s.commits.Add(1)%16)
+	var tag pgconn.CommandTag
+	b.Queue(`COMMIT`).Exec(func(ct pgconn.CommandTag) error {
+		tag = ct
+		return nil
+	})
+	if err := t.conn.SendBatch(t.ctx, b).Close(); err != nil {
 		return commitError(err)
 	}
-	if len(results) != 1 || results[0].CommandTag.String() != "COMMIT" {
+	if tag.String() != "COMMIT" {
 		return fail(counterfoil.CodeUnavailable, "the database has rolled the transaction back; nothing was recorded", nil)
 	}
 	if err := t.s.fault(ended); err != nil {
@@ -162,7 +180,6 @@ func (t *tx) commit() error {
 		// The server did not wait for its standby: the record may be lost in a failover.
 		return unknown(cause("the server warned"))
 	}
-	t.s.saw(t.heads)
 	return nil
 }
 
@@ -175,34 +192,16 @@ func noteWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// flush sends the statements that wait, all in one message, and holds the rows that they changed against what they must.
-func (t *tx) flush() error {
-	b := &pgx.Batch{}
-	for _, w := range t.queue {
-		if err := t.s.fault(writing); err != nil {
-			return err
-		}
-		b.Queue(w.sql, w.args...)
-	}
-	b.Queue(`UPDATE versions SET n = n + 1 WHERE slot = $1`, t.s.commits.Add(1)%16)
-	results := t.conn.SendBatch(t.ctx, b)
-	for _, w := range t.queue {
-		tag, err := results.Exec()
-		if err != nil {
-			_ = results.Close()
-			return err
-		}
-		if w.rows >= 0 && tag.RowsAffected() != w.rows {
-			_ = results.Close()
-			return fail(counterfoil.CodeInternal, "the database stands elsewhere than it was read; nothing was recorded", nil)
-		}
-	}
-	return results.Close()
+// later queues a statement for the end.
+func (t *tx) later(query string, args ...any) {
+	t.queue = append(t.queue, write{query, args})
 }
 
-// later queues a statement for flush.
-func (t *tx) later(rows int64, query string, args ...any) {
-	t.queue = append(t.queue, write{rows, query, args})
+// exactly queues a statement that must change so many rows. If it doesn't the database stands elsewhere than it was read,
+// and a division by zero fails the transaction.
+func (t *tx) exactly(rows int, query string, args ...any) {
+	args = append(args, rows)
+	t.later(fmt.Sprintf(`WITH done AS (%s RETURNING 1) SELECT 1 / (count(*) = $%d::bigint)::int FROM done`, query, len(args)), args...)
 }
 
 // abandon ends the transaction, if there still is one. A connection that can't even do that is given up.

@@ -28,7 +28,7 @@ func (v *view) write() {
 		}
 	}
 	if len(names) > 0 {
-		v.t.later(int64(len(names)), `INSERT INTO counters (tenant, name, value) SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+		v.t.later(`INSERT INTO counters (tenant, name, value) SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
 			ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value`, tenants, names, values)
 	}
 	tenants, names, values = nil, nil, nil
@@ -38,7 +38,7 @@ func (v *view) write() {
 		}
 	}
 	if len(names) > 0 {
-		v.t.later(int64(len(names)), `INSERT INTO once (tenant, key, until) SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])`,
+		v.t.later(`INSERT INTO once (tenant, key, until) SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])`,
 			tenants, names, values)
 	}
 	v.writeRequests()
@@ -50,9 +50,9 @@ func (v *view) writeSpent() {
 		return
 	}
 	for sum, body := range v.policies {
-		v.t.later(-1, `INSERT INTO policies (sha256, body) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sum[:], body)
+		v.t.later(`INSERT INTO policies (sha256, body) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sum[:], body)
 	}
-	v.t.later(int64(len(r.id)), `INSERT INTO executions (tenant, sequence, id, request, process, approval, step, use, started, expires, policy,
+	v.t.later(`INSERT INTO executions (tenant, sequence, id, request, process, approval, step, use, started, expires, policy,
 			consumption, approved, dry_run, operation)
 		SELECT tenant, sequence, id, request, $15, approval, step, use, started, expires, policy, consumption, approved, dry_run, operation
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::bytea[], $8::bigint[], $9::bigint[],
@@ -60,7 +60,7 @@ func (v *view) writeSpent() {
 			AS k (tenant, sequence, id, request, approval, step, use, started, expires, policy, consumption, approved, dry_run, operation)`,
 		r.tenant, r.sequence, r.id, r.request, r.approval, r.step, r.use, r.started, r.expires,
 		r.policy, r.consumption, r.approved, r.dryRun, r.operation, v.t.process())
-	v.t.later(int64(len(r.id)), `INSERT INTO running (tenant, sequence, process) SELECT tenant, sequence, $3
+	v.t.later(`INSERT INTO running (tenant, sequence, process) SELECT tenant, sequence, $3
 		FROM unnest($1::text[], $2::bigint[]) AS k (tenant, sequence)`, r.tenant, r.sequence, v.t.process())
 }
 
@@ -69,10 +69,10 @@ func (v *view) writeSettled() {
 	if len(r.tenant) == 0 {
 		return
 	}
-	v.t.later(int64(len(r.tenant)), `INSERT INTO receipts (tenant, sequence, outcome, completed, digest, body)
+	v.t.later(`INSERT INTO receipts (tenant, sequence, outcome, completed, digest, body)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[], $6::bytea[])`,
 		r.tenant, r.sequence, r.outcome, r.completed, r.digest, r.body)
-	v.t.later(int64(len(r.tenant)), `DELETE FROM running USING unnest($1::text[], $2::bigint[]) AS k (tenant, sequence)
+	v.t.exactly(len(r.tenant), `DELETE FROM running USING unnest($1::text[], $2::bigint[]) AS k (tenant, sequence)
 		WHERE running.tenant = k.tenant AND running.sequence = k.sequence`, r.tenant, r.sequence)
 }
 
@@ -91,7 +91,7 @@ func (v *view) writeRequests() {
 		for _, k := range spent {
 			tenants, ids, executions = append(tenants, k.tenant), append(ids, k.name), append(executions, v.requests[k].spent)
 		}
-		v.t.later(int64(len(ids)), `UPDATE requests SET state = $4, execution = k.execution
+		v.t.exactly(len(ids), `UPDATE requests SET state = $4, execution = k.execution
 			FROM unnest($1::text[], $2::text[], $3::text[]) AS k (tenant, id, execution)
 			WHERE requests.tenant = k.tenant AND requests.id = k.id AND requests.state = 'approved'`,
 			tenants, ids, executions, string(gateway.Spent))
@@ -107,7 +107,7 @@ func (v *view) writeRequests() {
 		tenants, ids, outcomes = append(tenants, k.tenant), append(ids, k.name), append(outcomes, r.outcome)
 		answers, keeps = append(answers, r.answer), append(keeps, r.keep)
 	}
-	v.t.later(int64(len(ids)), `UPDATE requests SET outcome = k.outcome, answer = k.answer, keep_until = k.keep
+	v.t.exactly(len(ids), `UPDATE requests SET outcome = k.outcome, answer = k.answer, keep_until = k.keep
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[]) AS k (tenant, id, outcome, answer, keep)
 		WHERE requests.tenant = k.tenant AND requests.id = k.id AND requests.state = 'spent'`, tenants, ids, outcomes, answers, keeps)
 }
