@@ -16,40 +16,37 @@ import (
 )
 
 // BenchmarkLedger measures durable operations against the flushes of the same disk in the same run, as ratios: times of
-// one caller in flushes, rates of 64 callers in the rate of one and in the rate of flushes. Run it with -benchtime 5x;
-// each iteration is one round and the medians are reported.
+// one caller in flushes, rates of 64 callers in the rate of one and in the rate of flushes. Flushes, uses and settled uses
+// are taken in turns, so that a busy machine disturbs them alike. Run it with -benchtime 20x; each iteration is one round, and
+// medians are reported: of single operations over all rounds, and of the rounds.
 func BenchmarkLedger(b *testing.B) {
 	dir := b.TempDir()
 	s := open(b, filepath.Join(dir, "test.db"), options(storetest.Start))
+	raw, err := os.Create(filepath.Join(dir, "raw"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close() //nolint:errcheck // nothing of it is kept
 	var next atomic.Int64
-	got := map[string][]float64{}
+	var flushes, spends, settled, many []time.Duration
 	for b.Loop() {
-		raw := flushes(b, dir, 150)
-		spend := one(b, s, &next, 150, false)
-		both := one(b, s, &next, 150, true)
-		many := callers(b, ledgers(b, s, &next, 64*24), 64)
-		raw2 := flushes(b, dir, 150)
-		raw = slices.Concat(raw, raw2)
-		p50 := at(raw, 50)
-		for name, v := range map[string]float64{
-			"flush-µs":          float64(p50.Microseconds()),
-			"flush-p90/p50":     ratio(at(raw, 90), p50),
-			"spend/flush":       ratio(at(spend, 50), p50),
-			"quiet-spend/flush": ratio(at(spend, 10), at(raw, 10)), // of the tenth that nothing disturbed
-			"settled/flush":     ratio(at(both, 50), p50),
-			"64/1-rate":         ratio(mean(both), many),
-			"64/flush-rate":     ratio(mean(raw), many/2), // a spend and a settle are two
-			"settled64-µs":      float64(many.Microseconds()),
-			"spend-p99/p50":     ratio(at(spend, 99), at(spend, 50)),
-			"settled-p50-µs":    float64(at(both, 50).Microseconds()),
-		} {
-			got[name] = append(got[name], v)
+		for range 30 {
+			flushes = append(flushes, flush(b, raw))
+			spends = append(spends, one(b, s, &next, false))
+			settled = append(settled, one(b, s, &next, true))
 		}
+		many = append(many, callers(b, ledgers(b, s, &next, 64*12), 64))
 	}
-	for name, v := range got {
-		slices.Sort(v)
-		b.ReportMetric(v[len(v)/2], name)
-	}
+	f, m := at(flushes, 50), at(many, 50)
+	b.ReportMetric(float64(f.Microseconds()), "flush-µs")
+	b.ReportMetric(ratio(at(flushes, 90), f), "flush-p90/p50")
+	b.ReportMetric(ratio(at(spends, 50), f), "spend/flush")
+	b.ReportMetric(ratio(at(spends, 10), at(flushes, 10)), "quiet-spend/flush") // of the tenth that nothing disturbed
+	b.ReportMetric(ratio(at(spends, 99), at(spends, 50)), "spend-p99/p50")
+	b.ReportMetric(float64(m.Microseconds()), "settled64-µs")
+	b.ReportMetric(ratio(at(settled, 50), m), "64/1-rate")
+	b.ReportMetric(ratio(f, m/2), "64/flush-rate") // a spend and a settle are two
+	b.ReportMetric(ratio(at(settled, 10), at(many, 10)), "quiet-64/1-rate")
 }
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
@@ -59,35 +56,18 @@ func at(d []time.Duration, percent int) time.Duration {
 	return d[len(d)*percent/100]
 }
 
-func mean(d []time.Duration) time.Duration {
-	var sum time.Duration
-	for _, x := range d {
-		sum += x
-	}
-	return sum / time.Duration(len(d))
-}
-
-// flushes appends a page and flushes, again and again.
-func flushes(b *testing.B, dir string, n int) []time.Duration {
+// flush appends a page and flushes it.
+func flush(b *testing.B, f *os.File) time.Duration {
 	b.Helper()
-	f, err := os.Create(filepath.Join(dir, "raw"))
-	if err != nil {
+	page := make([]byte, 4096)
+	began := time.Now()
+	if _, err := f.Write(page); err != nil {
 		b.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // nothing of it is kept
-	page := make([]byte, 4096)
-	out := make([]time.Duration, n)
-	for i := range out {
-		began := time.Now()
-		if _, err := f.Write(page); err != nil {
-			b.Fatal(err)
-		}
-		if err := fdatasync(f); err != nil {
-			b.Fatal(err)
-		}
-		out[i] = time.Since(began)
+	if err := fdatasync(f); err != nil {
+		b.Fatal(err)
 	}
-	return out
+	return time.Since(began)
 }
 
 func ledgers(b *testing.B, s *sqlite.Store, next *atomic.Int64, n int) []*storetest.Ledger {
@@ -110,16 +90,12 @@ func run(l *storetest.Ledger, b *testing.B, settle bool) {
 }
 
 // one measures one caller.
-func one(b *testing.B, s *sqlite.Store, next *atomic.Int64, n int, settle bool) []time.Duration {
+func one(b *testing.B, s *sqlite.Store, next *atomic.Int64, settle bool) time.Duration {
 	b.Helper()
-	work := ledgers(b, s, next, n)
-	out := make([]time.Duration, n)
-	for i, l := range work {
-		began := time.Now()
-		run(l, b, settle)
-		out[i] = time.Since(began)
-	}
-	return out
+	work := ledgers(b, s, next, 1)
+	began := time.Now()
+	run(work[0], b, settle)
+	return time.Since(began)
 }
 
 // callers measures many callers at once: the time per settled use.

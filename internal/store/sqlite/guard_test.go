@@ -77,7 +77,7 @@ func TestSetBack(t *testing.T) {
 			}
 			before := events()
 			for range 2 {
-				if err := use(t, s, "c"); counterfoil.CodeOf(err) != counterfoil.CodeUnknownOutcome || !errors.Is(err, counterfoil.CodeIntegrityFailed) {
+				if err := use(t, s, "c"); counterfoil.CodeOf(err) != counterfoil.CodeIntegrityFailed {
 					t.Fatal(err)
 				}
 				if err := s.Record(t.Context(), storetest.Refused(t, "call")); !errors.Is(err, counterfoil.CodeIntegrityFailed) {

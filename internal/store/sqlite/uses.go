@@ -84,37 +84,49 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending, early dra
 	return c, t.insertExecution(number, s.process.id, sp, c)
 }
 
-// ofUse finds the executions of an approval, over their index.
-const ofUse = `expires = ?1 AND substr(approval, 1, 16) = substr(?2, 1, 16) AND approval = ?2`
+// ofUse finds the execution of a use, over its index.
+const ofUse = ` FROM executions WHERE expires = ? AND substr(approval, 1, 16) = ? AND step = ? AND approval = ?`
+
+func useArgs(u *counterfoil.Use, step string) []any {
+	return []any{millis(u.ExpiresAt), u.Approval[:16], step, u.Approval[:]}
+}
 
 // judgeUse refuses a use that was spent, a step whose predecessor has no receipt of success, and a request that is not
 // approved.
 func (t *tx) judgeUse(sp gateway.Spending) error {
 	u := &sp.Use
 	var used bool
-	var before, state sql.NullString
-	// No step and no request is the empty one.
-	err := t.get(`SELECT EXISTS (SELECT 1 FROM executions WHERE `+ofUse+` AND step = ?3),
-		(SELECT outcome FROM executions WHERE `+ofUse+` AND step = ?4),
-		(SELECT state FROM requests WHERE tenant = ?5 AND id = ?6)`,
-		[]any{millis(u.ExpiresAt), u.Approval[:], u.Step, u.After, u.Tenant, sp.Request}, &used, &before, &state)
-	switch {
-	case err != nil:
+	if err := t.get(`SELECT EXISTS (SELECT 1`+ofUse+`)`, useArgs(u, u.Step), &used); err != nil {
 		return err
-	case used:
+	}
+	if used {
 		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", nil)
-	case u.After != "" && before.String != string(counterfoil.OutcomeSucceeded):
-		return fail(counterfoil.CodePolicyDenied, "the step before this one has not succeeded", nil)
-	case sp.Request == "" || state.String == string(gateway.Approved):
+	}
+	if u.After != "" {
+		var before sql.NullString
+		err := t.get(`SELECT outcome`+ofUse, useArgs(u, u.After), &before)
+		if err != nil && !errors.Is(err, gateway.ErrNotFound) {
+			return err
+		}
+		if before.String != string(counterfoil.OutcomeSucceeded) {
+			return fail(counterfoil.CodePolicyDenied, "the step before this one has not succeeded", nil)
+		}
+	}
+	if sp.Request == "" {
 		return nil
-	case !state.Valid:
-		return fail(counterfoil.CodePolicyDenied, "the request is not approved", gateway.ErrNotFound)
 	}
-	conflict := &gateway.ConflictError{State: gateway.State(state.String)}
-	if conflict.State == gateway.Spent {
+	conflict := t.conflict(u.Tenant, sp.Request)
+	c, ok := errors.AsType[*gateway.ConflictError](conflict)
+	switch {
+	case !ok && !errors.Is(conflict, gateway.ErrNotFound):
+		return conflict
+	case ok && c.State == gateway.Approved:
+		return nil
+	case ok && c.State == gateway.Spent:
 		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", conflict)
+	default:
+		return fail(counterfoil.CodePolicyDenied, "the request is not approved", conflict)
 	}
-	return fail(counterfoil.CodePolicyDenied, "the request is not approved", conflict)
 }
 
 // judgeKeys refuses a once-key that was taken, and a mark that stands elsewhere.
@@ -161,7 +173,7 @@ func (t *tx) claim(sp gateway.Spending, counters []counter) error {
 	return t.setCounters(tenant, counters)
 }
 
-// conflict says where a request stands that could not be moved.
+// conflict says where a request stands, as an error.
 func (t *tx) conflict(tenant, id string) error {
 	var state string
 	if err := t.get(`SELECT state FROM requests WHERE tenant = ? AND id = ?`, []any{tenant, id}, &state); err != nil {
@@ -302,8 +314,7 @@ func (s *Store) Resolve(ctx context.Context, u counterfoil.Use) (gateway.Resolut
 		if err := t.probe(nil); err != nil {
 			return err
 		}
-		err := t.get(`SELECT id, consumption FROM executions WHERE `+ofUse+` AND step = ?3`,
-			[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
+		err := t.get(`SELECT id, consumption`+ofUse, useArgs(&u, u.Step), &execution, &envelope)
 		if errors.Is(err, gateway.ErrNotFound) {
 			return nil
 		}
