@@ -50,16 +50,14 @@ func (d *duty) stop() error {
 	return d.failed
 }
 
-// publish publishes the log from here on. stop waits for the end of that, and publishes once more.
+// publish publishes the log from here on. stop waits for the end of that.
 func (s *state) publish(ctx context.Context) (stop func()) {
-	ctx = context.WithoutCancel(ctx)
-	own, cancel := context.WithCancel(ctx)
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { s.logs.Run(own) })
 	return func() {
 		cancel()
 		work.Wait()
-		s.publishOnce(ctx)
 	}
 }
 

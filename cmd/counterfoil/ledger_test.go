@@ -210,6 +210,28 @@ func must1(t *testing.T) func(*counterfoil.KeyRing, error) *counterfoil.KeyRing 
 	}
 }
 
+// A command that adds to the log publishes it, though no gateway runs that would.
+func TestAudit_afterCommand(t *testing.T) {
+	t.Parallel()
+	f := setup(t, "hold: 100ms")
+	server, _ := f.fake(t, "plain")
+	c := f.connect(server...)
+	if _, code, _ := c.call(t.Context(), "append", map[string]any{"line": "x"}); code != "approval_pending" {
+		t.Fatal(code)
+	}
+	must(t, c.Close())
+	s := f.open()
+	f.run("approvals", "deny", f.awaitPending(s), "--passphrase-file", f.passFile)
+	now, err := s.store.Log(t.Context(), tenant)
+	must(t, err)
+	if now.Size < 2 || now.Published != now.Size {
+		t.Fatalf("%d events, %d published", now.Size, now.Published)
+	}
+	if v := f.verdict(); v.Proven != now.Size {
+		t.Fatalf("%+v", v)
+	}
+}
+
 // An auditor with an export, the keys and a checkpoint of their own needs nothing else.
 func TestAudit_export(t *testing.T) {
 	t.Parallel()

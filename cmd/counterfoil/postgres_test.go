@@ -203,6 +203,7 @@ func TestPostgres_refused(t *testing.T) {
 		{"shortened", func(_ *testing.T, f *fixture) {
 			f.sql(`DELETE FROM counterfoil.events WHERE sequence > 3; UPDATE counterfoil.logs SET sequence = 3`)
 		}, "shortened"},
+		{"a file of its own, by mistake", func(_ *testing.T, f *fixture) { f.use("sqlite:") }, "0 events of it"},
 		{"emptied", func(t *testing.T, f *fixture) { f.use(database.Fresh(t)) }, "0 events of it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -103,6 +103,10 @@ func (a *app) firstApprover(s *state) (string, error) {
 }
 
 func (a *app) explain(s *state, self, link, passphrase, id string) {
+	also := ""
+	if a.storeURL != "" {
+		also = "Each of these commands needs the store too: $" + storeVariable + ", as it is now.\n"
+	}
 	fmt.Fprintf(a.out, `
 A sample agent wants to write a note. Nothing is written until you say so.
 
@@ -117,7 +121,7 @@ A sample agent wants to write a note. Nothing is written until you say so.
        "args": ["wrap", "--state-dir", "%s", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/path/to/folder"]
 
 Another link: %s console --state-dir %s
-To stop: Ctrl-C.
+%sTo stop: Ctrl-C.
 `, link, self, id, s.dir, passphrase, self, s.dir, self, s.dir)
 }
 

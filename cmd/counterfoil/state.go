@@ -102,9 +102,15 @@ func (s *state) prepare() (err error) {
 	c.Keys, c.Store, c.Log, c.Scanner, c.Rules = s.keys, s.store, prover{s.logs}, scan.New(), s.config.rules
 	c.Now, c.Rand, c.Logger, c.Files, c.Guard = time.Now, rand.Reader, s.log, os.DirFS("/"), s.guard
 	s.config.apply(&c)
+	if s.config.place.url != "" {
+		c.PollEvery = pollRemote
+	}
 	s.gate, err = gateway.New(c)
 	return err
 }
+
+// pollRemote is how often waiting calls ask a database on another machine for news.
+const pollRemote = 25 * time.Millisecond
 
 const (
 	databaseFile  = "counterfoil.db"
@@ -114,7 +120,7 @@ const (
 
 func (s *state) close() error { return s.store.Close() }
 
-// with opens the state for one command that may add to the log.
+// with opens the state for one command that may add to the log, and publishes at the end what it has added.
 func (a *app) with(ctx context.Context, f func(*state) error) error {
 	return a.unguarded(ctx, func(s *state) error {
 		if err := s.guard(ctx); err != nil {

@@ -101,7 +101,10 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, stderr)
 		}
 	}
-	for _, args := range [][]string{{}, {"--help"}, {"wrap", "--help"}, {"approvals", "--help"}, {"receipts", "--help"}, {"servers", "classify", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"wrap", "--help"}, {"approvals", "--help"}, {"receipts", "--help"}, {"servers", "classify", "--help"},
+		{"audit", "--help"}, {"audit", "verify", "--help"}, {"audit", "export", "--help"}, {"audit", "checkpoint", "--help"}, {"audit", "proof", "--help"},
+		{"store", "--help"}, {"store", "status", "--help"}, {"store", "check", "--help"}, {"store", "backup", "--help"}, {"store", "restore", "--help"},
+		{"store", "accept-restore", "--help"}, {"store", "retain", "--help"}} {
 		out, stderr, code := output(t, exec.Command(built.counterfoil, args...))
 		if n := strings.Count(out, "\n"); code != 0 || stderr != "" || n == 0 || n > 30 {
 			t.Errorf("%v: exit %d, %d lines, %q", args, code, n, stderr)

@@ -48,6 +48,7 @@ type Config struct {
 	CoolDown    time.Duration // how long a denial stands
 	CallTimeout time.Duration // how long an upstream may take
 	Grace       time.Duration // how long an approved call may go on after its caller has left
+	PollEvery   time.Duration // how often waiting calls look for a decision made in another process
 	ResolveFor  time.Duration // how long a call looks for what became of a commit that got no answer
 	PendingCap  int           // pending requests per tenant
 	MaxCalls    int64         // calls per run
@@ -57,7 +58,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		RequestLife: 15 * time.Minute, GrantLife: 5 * time.Minute, CoolDown: 10 * time.Minute, CallTimeout: 10 * time.Minute,
-		Grace: 5 * time.Second, ResolveFor: 15 * time.Second, PendingCap: 100, MaxCalls: 10_000,
+		Grace: 5 * time.Second, PollEvery: 5 * time.Millisecond, ResolveFor: 15 * time.Second, PendingCap: 100, MaxCalls: 10_000,
 	}
 }
 
@@ -81,8 +82,8 @@ type Gateway struct {
 
 // New makes a gateway. Serve must run for waits to end and for the dead to be settled.
 func New(c Config) (*Gateway, error) {
-	if c.Guard == nil || c.Log == nil {
-		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "a gateway needs a guard and a log"}
+	if c.Guard == nil || c.Log == nil || c.PollEvery < time.Millisecond {
+		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "a gateway needs a guard, a log and time between two looks"}
 	}
 	rules, err := counterfoil.RulesDigest(c.Rules.Document())
 	if err != nil {

@@ -11,10 +11,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 )
 
-const (
-	pollEvery  = 5 * time.Millisecond // how often waiting calls look for a decision made in another process
-	sweepEvery = 500 * time.Millisecond
-)
+const sweepEvery = 500 * time.Millisecond
 
 // Serve does the gateway's own work until ctx ends: it wakes waiting calls when the store changes, expires requests,
 // and settles what dead processes left behind. It calls ready once the guard has succeeded and what can be recovered is
@@ -45,7 +42,7 @@ func (g *Gateway) Serve(ctx context.Context, ready func()) (err error) {
 func (g *Gateway) Ready() bool { return g.serving.Load() && g.healthy.Load() }
 
 func (g *Gateway) loop(ctx context.Context) {
-	poll, sweep := time.NewTicker(pollEvery), time.NewTicker(sweepEvery)
+	poll, sweep := time.NewTicker(g.PollEvery), time.NewTicker(sweepEvery)
 	defer poll.Stop()
 	defer sweep.Stop()
 	var last int64
