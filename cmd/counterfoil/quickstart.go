@@ -122,7 +122,7 @@ A sample agent wants to write a note. Nothing is written until you say so.
 
 Another link: %s console --state-dir %s
 %sTo stop: Ctrl-C.
-`, link, self, id, s.dir, passphrase, self, s.dir, self, s.dir)
+`, link, self, id, s.dir, passphrase, self, s.dir, self, s.dir, also)
 }
 
 // follow repeats the call as an agent would until it is decided, and says what came of it.
