@@ -487,7 +487,7 @@ func TestExecute_keyEndsMeanwhile(t *testing.T) {
 	l := newLab(t)
 	l.x.Approval = reparsed(t, mustApprove(t, l.x.DryRun, request(), k))
 	l.x.Keys = mustRing(t, k, ledgerKey(t), receiptKey(t))
-	l.x.Ledger = counterfoiltest.NewLedger(ledgerKey(t), func() time.Time { return at(20, 0, 0, 2) })
+	l.x.Ledger = counterfoiltest.NewLedger("log.example.test", ledgerKey(t), func() time.Time { return at(20, 0, 0, 2) })
 	_, r, err := l.execute()
 	wantCode(t, err, counterfoil.CodeSignatureInvalid)
 	if r != nil || l.runs != 0 {

@@ -65,7 +65,7 @@ func newWorkshop(t testing.TB) *workshop {
 	noError(t, err)
 	w.request = counterfoil.ApprovalRequest{ID: "approval-1", Authority: counterfoil.AuthorityPolicy, IssuedAt: now(), ExpiresAt: now().Add(time.Minute)}
 	approval := mustApprove(t, w.dry, w.request, policyKey(t))
-	l := &spy{Ledger: counterfoiltest.NewLedger(w.ledgerKey, now)}
+	l := &spy{Ledger: counterfoiltest.NewLedger("log.example.test", w.ledgerKey, now)}
 	w.execution = counterfoil.Execution{
 		ID: "execution-1", Nonce: [16]byte{1}, DryRun: w.dry, Approval: approval, Context: seen, StepID: counterfoil.CallStep, Operation: op,
 		Keys: allKeys(t), Ledger: l, Signer: receiptKey(t), Pseudonyms: counterfoiltest.Pseudonyms(t), Now: now,
@@ -92,7 +92,7 @@ func (w *workshop) approve(t testing.TB, key counterfoil.Signer) {
 }
 
 func (w *workshop) execute(t testing.TB) {
-	w.execution.Ledger = counterfoiltest.NewLedger(w.ledgerKey, now)
+	w.execution.Ledger = counterfoiltest.NewLedger("log.example.test", w.ledgerKey, now)
 	_, _, err := counterfoil.Execute(context.Background(), w.execution)
 	noError(t, err)
 }

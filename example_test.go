@@ -92,7 +92,7 @@ func Example() {
 	check(err)
 	names, err := counterfoil.NewPseudonyms("2026-07", []byte("0123456789abcdef0123456789abcdef"))
 	check(err)
-	book := &recording{Ledger: counterfoiltest.NewLedger(ledger, clock)}
+	book := &recording{Ledger: counterfoiltest.NewLedger("log.example.test", ledger, clock)}
 	execution := counterfoil.Execution{
 		ID: "execution-1", Nonce: [16]byte{1}, DryRun: dry, Approval: approval, Context: current, StepID: counterfoil.CallStep,
 		Operation: operation, Keys: keys, Ledger: book, Executor: files{}, Signer: receipts, Pseudonyms: names, Now: clock,

@@ -297,7 +297,7 @@ func newLabOf(t testing.TB, plan, policy, op doc) *lab {
 	t.Helper()
 	l := &lab{t: t, clock: now()}
 	dry := mustDryRun(t, plan, policy)
-	l.ledger = &spy{Ledger: counterfoiltest.NewLedger(ledgerKey(t), l.now)}
+	l.ledger = &spy{Ledger: counterfoiltest.NewLedger("log.example.test", ledgerKey(t), l.now)}
 	l.x = counterfoil.Execution{
 		ID: "execution-1", Nonce: [16]byte{1, 2, 3}, DryRun: dry, Context: mustContext(t, sources()), StepID: "query-incidents",
 		Approval: reparsed(t, mustApprove(t, dry, request(), approverKey(t))), Operation: mustOperation(t, op, dry.Policy()),
@@ -311,7 +311,7 @@ func newLabOf(t testing.TB, plan, policy, op doc) *lab {
 
 // keyed gives the lab an empty ledger with another key.
 func (l *lab) keyed(ledger counterfoil.Signer) {
-	l.ledger = &spy{Ledger: counterfoiltest.NewLedger(ledger, l.now)}
+	l.ledger = &spy{Ledger: counterfoiltest.NewLedger("log.example.test", ledger, l.now)}
 	l.x.Ledger = l.ledger
 }
 

@@ -156,7 +156,7 @@ func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l := &life{lab: newLab(t), receipts: map[counterfoil.Digest]*counterfoil.Receipt{}}
-		l.ledger.Ledger = counterfoiltest.NewLedger(ledgerKey(t), l.now)
+		l.ledger.Ledger = counterfoiltest.NewLedger("log.example.test", ledgerKey(t), l.now)
 		rt.Repeat(map[string]func(*rapid.T){
 			"attempt": l.attempt, "settle": l.settle, "recover": l.recover, "": l.check,
 		})

@@ -29,7 +29,7 @@ func TestExecute_clocksApart(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newLabOf(t, plan(), patientPolicy(), operation())
-			l.ledger.Ledger = counterfoiltest.NewLedger(ledgerKey(t), func() time.Time { return l.clock.Add(c.ledger) })
+			l.ledger.Ledger = counterfoiltest.NewLedger("log.example.test", ledgerKey(t), func() time.Time { return l.clock.Add(c.ledger) })
 			_, r, err := l.execute()
 			if c.code != "" {
 				wantCode(t, err, c.code)

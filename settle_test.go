@@ -82,7 +82,7 @@ func TestSettle_failures(t *testing.T) {
 		l := newLab(t)
 		f, err := counterfoil.Run(ctx, l.claim(), l.x.Executor)
 		noError(t, err)
-		_, err = counterfoil.Settle(ctx, counterfoiltest.NewLedger(ledgerKey(t), l.now), f, l.x.Signer, now())
+		_, err = counterfoil.Settle(ctx, counterfoiltest.NewLedger("log.example.test", ledgerKey(t), l.now), f, l.x.Signer, now())
 		wantCode(t, err, counterfoil.CodeReceiptFailed)
 	})
 	t.Run("nothing to settle", func(t *testing.T) {

@@ -36,7 +36,7 @@ func started(t *testing.T) counterfoil.Event {
 func TestLedger_Spend(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
-	l := counterfoiltest.NewLedger(counterfoiltest.Key(t, counterfoil.RoleLedger, "gateway", "acme"), func() time.Time {
+	l := counterfoiltest.NewLedger("log.example.test", counterfoiltest.Key(t, counterfoil.RoleLedger, "gateway", "acme"), func() time.Time {
 		return now().Add(time.Duration(1000-clock.Add(1)) * time.Millisecond) // it runs backwards
 	})
 	var wins atomic.Int32

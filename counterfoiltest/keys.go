@@ -3,6 +3,7 @@ package counterfoiltest
 import (
 	"context"
 	"crypto/sha256"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,24 +36,25 @@ func Pseudonyms(t testing.TB) *counterfoil.Pseudonyms {
 	return p
 }
 
-// An Executor is an executor made of a function. It redeems the claim and hands the function the work.
-type Executor struct {
-	Name string
-	Does counterfoil.Effect
-	Run  func(context.Context, counterfoil.Work) (counterfoil.Result, error)
+// A FaultySigner is a signer whose signature fails at a chosen call.
+type FaultySigner struct {
+	Signer  counterfoil.Signer
+	Call    int  // that fails, counted from 1; 0 for every call
+	Garbage bool // it answers with zeros instead of an error
+
+	calls atomic.Int64
 }
 
-// Tool implements counterfoil.Executor.
-func (x *Executor) Tool() string { return x.Name }
+// Public implements counterfoil.Signer.
+func (s *FaultySigner) Public() counterfoil.PublicKey { return s.Signer.Public() }
 
-// Effect implements counterfoil.Executor.
-func (x *Executor) Effect() counterfoil.Effect { return x.Does }
-
-// Execute implements counterfoil.Executor.
-func (x *Executor) Execute(ctx context.Context, c *counterfoil.Claim) (counterfoil.Result, error) {
-	w, err := c.Redeem()
-	if err != nil {
-		return counterfoil.Result{}, err
+// Sign implements counterfoil.Signer.
+func (s *FaultySigner) Sign(ctx context.Context, m counterfoil.Message) ([]byte, error) {
+	switch call := s.calls.Add(1); {
+	case s.Call != 0 && int64(s.Call) != call:
+		return s.Signer.Sign(ctx, m)
+	case s.Garbage:
+		return make([]byte, 64), nil
 	}
-	return x.Run(ctx, w)
+	return nil, ErrFault
 }

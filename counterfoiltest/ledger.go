@@ -1,5 +1,6 @@
-// Package counterfoiltest has an in-memory ledger and keys for the tests of programs that use the boundary. Nothing in it
-// outlives the process: it is not for production.
+// Package counterfoiltest has what the tests of programs that use the boundary need: a ledger in memory, keys, an executor;
+// the same with faults at a chosen point (FaultyLedger, FaultySigner, Behaviour, Clock); and Check, which looks at all that
+// is recorded after a test. Nothing in it outlives the process: it is not for production.
 package counterfoiltest
 
 import (
@@ -12,8 +13,9 @@ import (
 
 // A Ledger keeps its records in memory. Its zero value is not ready; NewLedger makes one.
 type Ledger struct {
-	now func() time.Time
-	key counterfoil.Signer
+	audience string
+	now      func() time.Time
+	key      counterfoil.Signer
 
 	mu     sync.Mutex
 	uses   map[use]*record
@@ -38,15 +40,18 @@ type record struct {
 	receipt     *counterfoil.Receipt
 }
 
-// NewLedger makes an empty ledger that signs with key, which has the role ledger, and reads the time from now.
-func NewLedger(key counterfoil.Signer, now func() time.Time) *Ledger {
-	return &Ledger{now: now, key: key, uses: map[use]*record{}, gone: map[subject]bool{}, grants: map[counterfoil.Digest]int64{}}
+// NewLedger makes an empty ledger of an audience. It signs with key, which has the role ledger, and reads the time from now.
+func NewLedger(audience string, key counterfoil.Signer, now func() time.Time) *Ledger {
+	return &Ledger{audience: audience, now: now, key: key, uses: map[use]*record{}, gone: map[subject]bool{}, grants: map[counterfoil.Digest]int64{}}
 }
 
 // Spend implements counterfoil.Ledger.
 func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfoil.Event) (*counterfoil.Consumption, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if u.Audience != l.audience {
+		return nil, counterfoil.CodeIntegrityFailed // an approval runs once, not once on each ledger
+	}
 	id := use{u.Approval, u.Step}
 	if _, spent := l.uses[id]; spent {
 		return nil, counterfoil.CodeAlreadyUsed
@@ -77,20 +82,21 @@ func (l *Ledger) Settle(_ context.Context, r *counterfoil.Receipt, completed cou
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rec, spent := l.uses[use{r.ApprovalDigest(), r.Step()}]
-	if !spent {
+	if !spent || rec.consumption.Digest() != r.UseDigest() {
 		return counterfoil.CodeIntegrityFailed
 	}
 	switch {
 	case rec.receipt == nil:
 		rec.receipt = r
-		l.append(completed, r.CompletedAt())
+		l.append(completed, l.now())
 	case rec.receipt.Digest() != r.Digest():
 		return counterfoil.CodeAlreadyUsed
 	}
 	return nil
 }
 
-// Revoke records a decision to revoke with its event. No later Spend gets past it.
+// Revoke records a decision to revoke with its event. No later Spend gets past it. The caller has verified the decision
+// (Decision.Verify): nothing of it is checked here.
 func (l *Ledger) Revoke(d *counterfoil.Decision, revoked counterfoil.Event) error {
 	if d == nil || d.Verb() != counterfoil.VerbRevoke {
 		return counterfoil.CodeInvalidInput
@@ -98,7 +104,7 @@ func (l *Ledger) Revoke(d *counterfoil.Decision, revoked counterfoil.Event) erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gone[subject{d.Tenant(), d.Subject()}] = true
-	l.append(revoked, d.At())
+	l.append(revoked, l.now())
 	return nil
 }
 
@@ -114,6 +120,17 @@ func (l *Ledger) Events() [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([][]byte(nil), l.events...)
+}
+
+// Use returns the record of the use of an approval for a step, and its receipt; nil for none. A host resolves an unknown
+// outcome with it.
+func (l *Ledger) Use(approval counterfoil.Digest, step string) (*counterfoil.Consumption, *counterfoil.Receipt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rec := l.uses[use{approval, step}]; rec != nil {
+		return rec.consumption, rec.receipt
+	}
+	return nil, nil
 }
 
 // Uses returns how many uses are spent.

@@ -45,7 +45,7 @@ func newLab(t testing.TB, arguments string) *lab {
 		Tool: "search", Parse: func([]byte) error { return nil }, CountRows: countRows,
 		Call: func(context.Context, string, []byte) ([]byte, error) { return []byte(answer), nil },
 	}
-	l.ledger = counterfoiltest.NewLedger(l.key(counterfoil.RoleLedger, "gateway"), now)
+	l.ledger = counterfoiltest.NewLedger(l.call.Audience, l.key(counterfoil.RoleLedger, "gateway"), now)
 	return l
 }
 

@@ -131,7 +131,7 @@ func (x *Executor) Execute(ctx context.Context, c *counterfoil.Claim) (counterfo
 
 // judge makes the executor's result of what the tool answered.
 func (x *Executor) judge(ctx context.Context, result []byte, limit counterfoil.Limit) (counterfoil.Result, error) {
-	seen := counterfoil.Result{Value: result, Uncounted: true}
+	seen := counterfoil.Result{Value: result, Uncounted: true, JSON: true}
 	if int64(len(result)) > limit.Bytes {
 		return seen, nil // the boundary refuses it by its size: no need to parse it
 	}
@@ -149,7 +149,7 @@ func (x *Executor) judge(ctx context.Context, result []byte, limit counterfoil.L
 	if err != nil {
 		return x.refuse(ctx, result, err), nil
 	}
-	return counterfoil.Result{Value: result, Rows: rows}, nil
+	return counterfoil.Result{Value: result, Rows: rows, JSON: true}, nil
 }
 
 // count counts twice: a count that depends on more than the bytes proves nothing to whoever counts again.

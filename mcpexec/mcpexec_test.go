@@ -74,7 +74,7 @@ func TestExecute(t *testing.T) {
 	}
 	res, rep, err := l.execute()
 	must(t, err)
-	if diff := cmp.Diff(counterfoil.Result{Value: []byte(answer), Rows: 2}, res); diff != "" {
+	if diff := cmp.Diff(counterfoil.Result{Value: []byte(answer), Rows: 2, JSON: true}, res); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{canonical}, parsed); diff != "" {
@@ -315,8 +315,8 @@ func TestExecute_cancelled(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		_, rep, err := l.execute()
-		if !errors.Is(err, counterfoil.CodeUnknownOutcome) || !errors.Is(err, context.Canceled) || rep.Outcome != counterfoil.OutcomeIndeterminate {
-			t.Errorf("got %v, %s", err, rep.Outcome)
+		if !errors.Is(err, counterfoil.CodeExecutionFailed) || !errors.Is(err, context.Canceled) || rep.Outcome != counterfoil.OutcomeFailed {
+			t.Errorf("got %v, %s", err, rep.Outcome) // a read that was cut short did nothing
 		}
 	})
 	t.Run("after the answer", func(t *testing.T) {
@@ -325,11 +325,36 @@ func TestExecute_cancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l.ctx = ctx
 		l.o.Call = func(context.Context, string, []byte) ([]byte, error) { cancel(); return []byte(answer), nil }
-		_, rep, err := l.execute()
-		if err != nil || rep.Outcome != counterfoil.OutcomeSucceeded {
-			t.Errorf("got %v, %s: what came back is what happened", err, rep.Outcome)
+		res, rep, err := l.execute()
+		if !errors.Is(err, counterfoil.CodeExecutionFailed) || rep.Outcome != counterfoil.OutcomeFailed || res.Value != nil {
+			t.Errorf("got %v, %s, %q", err, rep.Outcome, res.Value)
 		}
 	})
+}
+
+// A result of too many values or too deep is none, whether the tool calls it an answer or a failure.
+func TestExecute_boundsResult(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		value    string
+		accepted bool
+	}{
+		"as deep as can be": {strings.Repeat("[", 62) + strings.Repeat("]", 62), true},
+		"deeper":            {strings.Repeat("[", 70) + strings.Repeat("]", 70), false},
+		"wide":              {"[" + strings.Repeat("1,", 1_100_000) + "1]", false},
+	} {
+		for _, report := range []string{"false", "true"} {
+			l := newLab(t, `{}`)
+			l.call.Bytes = 16 << 20
+			l.o.Call = func(context.Context, string, []byte) ([]byte, error) {
+				return []byte(`{"isError":` + report + `,"structuredContent":{"rows":[1],"x":` + c.value + `}}`), nil
+			}
+			res, _, err := l.execute()
+			if (res.Value != nil) != c.accepted || (err == nil) != (c.accepted && report == "false") {
+				t.Errorf("%s, isError %s: %d bytes, %v", name, report, len(res.Value), err)
+			}
+		}
+	}
 }
 
 // Neither Call nor CountRows can change a result once it is judged.
