@@ -203,3 +203,30 @@ func TestBusy(t *testing.T) {
 		t.Fatalf("%d events", n)
 	}
 }
+
+// C082: a disk that takes nothing is refused at the start, and nothing is left on it.
+func TestDiskReadOnly(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, "4m")
+	path := filepath.Join(dir, "test.db")
+	s := open(t, path, options(storetest.Start))
+	must(t, errors.Join(use(t, s, "a"), s.Close()))
+	remount := func(mode string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "mount", "-o", "remount,"+mode, dir).CombinedOutput(); err != nil {
+			t.Skipf("mount: %s", out)
+		}
+	}
+	remount("ro")
+	for _, path := range []string{path, filepath.Join(dir, "new.db")} {
+		if s, err := sqlite.Open(t.Context(), path, options(storetest.Start)); !errors.Is(err, counterfoil.CodeUnavailable) {
+			t.Errorf("%s: %v", filepath.Base(path), errors.Join(err, s.Close()))
+		}
+	}
+	remount("rw")
+	s = open(t, path, options(storetest.Start))
+	if err := use(t, s, "a"); !errors.Is(err, counterfoil.CodeAlreadyUsed) {
+		t.Fatal(err)
+	}
+	healthy(t, s)
+}
