@@ -103,7 +103,7 @@ func (v verdictJSON) kinds() []string {
 	return out
 }
 
-// C065, C069: whatever somebody with write access to the database does to the log, the verifier says what.
+// Whatever somebody with write access to the database does to the log, the verifier says what.
 func TestAudit_tampered(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

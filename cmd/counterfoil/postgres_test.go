@@ -30,7 +30,7 @@ func (f *fixture) sql(query string) {
 	}
 }
 
-// C061: two gateways on one database are one gate: what is proposed at one and approved at the other runs once, wherever the
+// Two gateways on one database are one gate: what is proposed at one and approved at the other runs once, wherever the
 // retry comes.
 func TestPostgres_share(t *testing.T) {
 	t.Parallel()
@@ -240,7 +240,7 @@ func TestPostgres_restored(t *testing.T) {
 	}
 }
 
-// C062: while the database is away nothing runs and the caller is told so; when it is back calls go on, and nothing was
+// While the database is away nothing runs and the caller is told so; when it is back calls go on, and nothing was
 // remembered in memory alone.
 func TestPostgres_away(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// C091: SIGTERM ends a gateway in good order and in good time, whoever is connected and whatever waits: the caller is answered,
+// SIGTERM ends a gateway in good order and in good time, whoever is connected and whatever waits: the caller is answered,
 // nothing is approved by it, and the log is published to its last event.
 func TestShutdown(t *testing.T) {
 	t.Parallel()

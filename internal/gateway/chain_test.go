@@ -20,7 +20,7 @@ import (
 
 const noHold = 0
 
-// C020: what a person approved is one call. Another argument or another tool gets nothing, and leaves the approval as it
+// What a person approved is one call. Another argument or another tool gets nothing, and leaves the approval as it
 // was; the same call in another spelling is the same call.
 func TestApproval_bindsTheCall(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestApproval_bindsTheCall(t *testing.T) {
 	g.do(t.Context(), call(u, "send", `{"to":"a@x.test","n":1}`, noHold)).want(t, gateway.ApprovalPending)
 }
 
-// C025: an approval holds for the situation that it was given in.
+// An approval holds for the situation that it was given in.
 func TestApproval_drift(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestApproval_drift(t *testing.T) {
 	}
 }
 
-// C026: nothing but a person's signature is consent.
+// Nothing but a person's signature is consent.
 func TestApproval_silence(t *testing.T) {
 	t.Parallel()
 	t.Run("nobody answers", func(t *testing.T) {
@@ -197,7 +197,7 @@ func (f *fixture) wantPhase(t *testing.T, phase, code string) {
 	})
 }
 
-// C061: of all gateways on one database one spends a right; each of the others gets the one answer.
+// Of all gateways on one database one spends a right; each of the others gets the one answer.
 func TestSpend_once(t *testing.T) {
 	t.Parallel()
 	f, u := setup(t), newUpstream()
