@@ -99,7 +99,7 @@ func TestBackup(t *testing.T) {
 	}
 	r := open(t, restored, options(storetest.Start))
 	healthy(t, r)
-	log := readLog(t, r, storetest.Tenant)
+	log := readLog(t, r)
 	if len(log) < 60 {
 		t.Fatalf("%d events", len(log))
 	}

@@ -62,11 +62,11 @@ func (b backend) Kill(t *testing.T, s storetest.Store) {
 // Dead implements storetest.Backend: a lock goes with its process.
 func (b backend) Dead() time.Duration { return 0 }
 
-func readLog(t testing.TB, s *sqlite.Store, tenant string) []translog.Event {
+func readLog(t testing.TB, s *sqlite.Store) []translog.Event {
 	t.Helper()
 	var log []translog.Event
 	for after := int64(0); ; {
-		page, err := s.Events(t.Context(), tenant, after, 1000)
+		page, err := s.Events(t.Context(), storetest.Tenant, after, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func filled(t *testing.T, uses int) (path string, events int) {
 	path = newPath(t)
 	s := open(t, path, options(storetest.Start))
 	fill(t, s, uses)
-	events = len(readLog(t, s, storetest.Tenant))
+	events = len(readLog(t, s))
 	must(t, s.Close())
 	return path, events
 }
@@ -88,7 +88,7 @@ func TestDamage_flips(t *testing.T) {
 			refused++
 			continue
 		}
-		if got := len(readLog(t, s, storetest.Tenant)); got != events {
+		if got := len(readLog(t, s)); got != events {
 			t.Fatalf("byte %d: %d events, not %d", at, got, events)
 		}
 		for i, c := range cases {
@@ -136,7 +136,7 @@ func TestDamage_log(t *testing.T) {
 	path := newPath(t)
 	s := open(t, path, options(storetest.Start))
 	fill(t, s, 20)
-	want := readLog(t, s, storetest.Tenant)
+	want := readLog(t, s)
 	db, err := os.ReadFile(path)
 	must(t, err)
 	wal, err := os.ReadFile(path + "-wal")
@@ -160,7 +160,7 @@ func TestDamage_log(t *testing.T) {
 			continue
 		}
 		healthy(t, r)
-		log := readLog(t, r, storetest.Tenant)
+		log := readLog(t, r)
 		for i, e := range log {
 			if string(e.Body) != string(want[i].Body) {
 				t.Fatalf("event %d is another", i+1)

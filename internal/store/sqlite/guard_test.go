@@ -215,13 +215,13 @@ func TestClose_commits(t *testing.T) {
 		t.Fatalf("behind the commit: %v", err)
 	}
 	select {
-	case <-closed:
-		t.Fatal("closed during a commit")
+	case err := <-closed:
+		t.Fatal("closed during a commit", err)
 	case <-time.After(10 * time.Millisecond):
 	}
 	release()
 	must(t, errors.Join(<-answers, <-closed))
-	if n := len(readLog(t, open(t, path, options(storetest.Start)), storetest.Tenant)); n != 1 {
+	if n := len(readLog(t, open(t, path, options(storetest.Start)))); n != 1 {
 		t.Fatalf("%d events", n)
 	}
 }
@@ -263,7 +263,7 @@ func TestBatch_spoiled(t *testing.T) {
 	}
 	release()
 	wg.Wait()
-	if n := len(readLog(t, s, storetest.Tenant)); n != 1+2*10 {
+	if n := len(readLog(t, s)); n != 1+2*10 {
 		t.Fatalf("%d events", n)
 	}
 	healthy(t, s)
