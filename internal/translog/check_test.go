@@ -401,6 +401,20 @@ func TestCheck_tiles(t *testing.T) {
 	}
 }
 
+// TestCheck_phasesDropped has an execution end twice whose start was dropped.
+func TestCheck_phasesDropped(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.append(counterfoil.PhaseStarted, "a")
+	w.append(counterfoil.PhaseCompleted, "a")
+	w.append(counterfoil.PhaseCompleted, "a")
+	w.publish()
+	w.store.log(tenant).events[0].Body = nil
+	if r := w.report(w.check(), w.stored()); !slices.Equal(kinds(r), []string{"phase 3"}) {
+		t.Error(r.Findings)
+	}
+}
+
 // TestCheck_times reads times back as a database with less precision gives them.
 func TestCheck_times(t *testing.T) {
 	t.Parallel()
