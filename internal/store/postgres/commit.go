@@ -30,7 +30,7 @@ type operation interface {
 	// want names what must be read. It is asked once for each attempt.
 	want(v *view)
 	// prepare does what can be done while the server reads.
-	prepare(v *view, clock time.Time)
+	prepare(clock time.Time)
 	// judge decides. When it writes nothing it leaves the view as it was.
 	judge(v *view) (wrote bool, err error)
 	// size is roughly how many bytes it writes.
@@ -170,7 +170,7 @@ func (s *Store) runOnce(ctx context.Context, batch []*member) (began bool, err e
 	asked := s.o.Now()
 	err = v.load(func() {
 		for _, m := range batch {
-			m.prepare(v, asked)
+			m.prepare(asked)
 		}
 	})
 	if err != nil {

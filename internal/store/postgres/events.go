@@ -191,7 +191,7 @@ func (s *Store) Record(ctx context.Context, e counterfoil.Event) error {
 
 func (r *recording) want(v *view) { v.tenant(r.e.Tenant()) }
 
-func (*recording) prepare(*view, time.Time) {}
+func (*recording) prepare(time.Time) {}
 
 func (r *recording) judge(v *view) (bool, error) {
 	err := v.t.append(r.e.Tenant(), r.e, r.s.o.Now())

@@ -62,7 +62,7 @@ func (o *settlement) want(v *view) {
 	}
 }
 
-func (*settlement) prepare(*view, time.Time) {}
+func (*settlement) prepare(time.Time) {}
 
 func (o *settlement) judge(v *view) (bool, error) {
 	r, x := o.st.Receipt, v.ids[o.key()]

@@ -29,6 +29,7 @@ func (s *Store) Spend(ctx context.Context, sp gateway.Spending) (*counterfoil.Co
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	o.prepare(s.o.Now())
 	if err := s.group(ctx, o); err != nil {
 		return nil, err
 	}
@@ -142,17 +143,21 @@ func (o *spending) judge(v *view) (bool, error) {
 	return true, nil
 }
 
-// prepare signs the use as of now, which is most of the work. It is no decision: judge takes it only where it is what would
-// have been signed.
-func (o *spending) prepare(v *view, clock time.Time) {
-	o.early, o.clock = nil, clock
-	if !o.sp.Use.Grant.IsZero() {
+// prepare signs the use as of now, which is most of the work: callers do it before they queue, and the leader once more for
+// one that has waited too long. It is no decision: judge takes it only where it is what would be signed again.
+func (o *spending) prepare(clock time.Time) {
+	if o.early != nil && !clock.Before(o.clock) && clock.Sub(o.clock) <= soon/2 || !o.sp.Use.Grant.IsZero() {
 		return
 	}
-	_ = v.t.call(func(*tx) (err error) {
-		o.early, err = o.sp.Use.Consume(o.ctx, clock, time.Time{}, o.s.o.Signer)
-		return err
-	})
+	o.early, o.clock = nil, clock
+	defer func() {
+		if recover() != nil { // a signer that panics does so again when it is its turn, where it is said
+			o.early = nil
+		}
+	}()
+	if c, err := o.sp.Use.Consume(o.ctx, clock, time.Time{}, o.s.o.Signer); err == nil {
+		o.early = c
+	}
 }
 
 // soon is how old a prepared use may be: locks may have been waited for.
