@@ -99,7 +99,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 		var due bool
 		err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE state IN ('pending', 'approved') AND expires <= ?1)
 			OR EXISTS (SELECT 1 FROM requests WHERE answer IS NOT NULL AND keep_until <= ?1)
-			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1) OR EXISTS (SELECT 1 FROM once WHERE `+endedKeys+`)`,
+			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1) OR EXISTS (SELECT 1 FROM `+endedKeys+`)`,
 			[]any{millis(now), onceGrace.Milliseconds()}, &due)
 		if err != nil || !due {
 			return nil, err
@@ -168,10 +168,11 @@ const onceGrace = time.Minute
 // forgetKeys drops once-keys that have ended, by the clock and by the tenant's own log: a clock that is set back can't go
 // behind the log, so that what such a key belongs to never comes to life again.
 func (t *tx) forgetKeys(now time.Time) error {
-	_, err := t.exec(`DELETE FROM once WHERE `+endedKeys, millis(now), onceGrace.Milliseconds())
+	_, err := t.exec(`DELETE FROM once WHERE (tenant, key) IN (SELECT o.tenant, o.key FROM `+endedKeys+` LIMIT ?3)`,
+		millis(now), onceGrace.Milliseconds(), maxPage)
 	return err
 }
 
-// endedKeys are those that may be forgotten.
-const endedKeys = `until <= ?1 AND until <= (SELECT at FROM logs JOIN events ON place >= number << 40 AND place < (number + 1) << 40
-	WHERE logs.tenant = once.tenant ORDER BY place DESC LIMIT 1) - ?2`
+// endedKeys are the once-keys that may be forgotten, found tenant by tenant: SQLite keeps the order of a cross join.
+const endedKeys = `logs l CROSS JOIN once o ON o.tenant = l.tenant AND o.until <= min(?1, (SELECT at FROM events
+	WHERE place BETWEEN l.number << 40 AND ((l.number + 1) << 40) - 1 ORDER BY place DESC LIMIT 1) - ?2)`
