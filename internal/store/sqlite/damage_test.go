@@ -177,7 +177,7 @@ func TestDamage_log(t *testing.T) {
 	}
 }
 
-// C080: an export that reads slowly, page by page, does not keep the write-ahead log from being reset.
+// An export that reads slowly, page by page, does not keep the write-ahead log from being reset.
 func TestExport_slow(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

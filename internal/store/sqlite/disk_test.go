@@ -115,7 +115,7 @@ func walSize(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// C080: an export that reads slowly does not keep the write-ahead log from being reset.
+// An export that reads slowly does not keep the write-ahead log from being reset.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -204,7 +204,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// C082: a disk that takes nothing is refused at the start, and nothing is left on it.
+// A disk that takes nothing is refused at the start, and nothing is left on it.
 func TestDiskReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "4m")

@@ -41,7 +41,7 @@ func closed(t *testing.T) string {
 	return path
 }
 
-// C082: every connection of every pool has every setting, the twentieth too, and again after idle ones were recycled.
+// Every connection of every pool has every setting, the twentieth too, and again after idle ones were recycled.
 func TestOpen_settings(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -110,7 +110,7 @@ func TestOpen_mode(t *testing.T) {
 	}
 }
 
-// C082: each file that is not a healthy database of ours is refused with a clear error, and left as it is.
+// Each file that is not a healthy database of ours is refused with a clear error, and left as it is.
 func TestOpen_refuses(t *testing.T) {
 	t.Parallel()
 	exec := func(t *testing.T, path, statements string) {
