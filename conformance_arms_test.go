@@ -45,7 +45,7 @@ func planArms() []arm {
 		{"S4b", "a policy that fails when its members are listed", "", "", inBytes},
 		{"S4c", "a policy that was taken away", "", "", inBytes},
 		{"S4d", "an accessor for the allowed tools", "", "", inBytes},
-		{"S5a", "a million steps", invalidInput, "TestParse_documentBounds/a million steps", "the bound is met while the text is read"},
+		{"S5a", "a million steps", invalidInput, "TestParsePlan_rejects/129 steps", "a million are met while the text is read: TestParse_documentBounds"},
 		{"S5b", "two fields where one is allowed", policyDenied, "TestDryRun_denies/two fields where one is allowed", ""},
 		{"S5c", "two citations where one is allowed", policyDenied, "TestPolicy_citations/two of one", ""},
 		{"S6a", "a citation that was encoded twice", "", "TestPolicy_citations/written in another way", ""},
@@ -78,12 +78,12 @@ func approvalArms() []arm {
 		{"S13b", "parameters of too many values", invalidInput, "TestParseOperation_rejects/values over the limit", "the bound is met while the text is read"},
 		{"S14a", "a query plan of another id", integrity, "TestAuthorize_anotherOperation/another method", ""},
 		{"S14b", "the right operation: bound to approval, step and input", "", "TestExecute", ""},
-		{"S14c", "the caller changes its operation afterwards", "", "TestParseArguments_ownsItsMemory", "an operation keeps its own bytes"},
+		{"S14c", "the caller changes its operation afterwards", "", "TestExecute_operationOwnsItsMemory", "an operation keeps its own bytes"},
 		{"S14d", "the same approval again", "already-used", "TestExecute_replay", "a use that is spent has a code of its own"},
 		{"S15a", "another fingerprint under the same id", integrity, "TestParseOperation_rejects/a fingerprint of another body", ""},
 		{"S16a", "narrowing several steps by one number", "", "TestApprove_limits", "limits are by step: there is no number for all of them to misread"},
 		{"S16b", "limits by step, and their sums", "", "TestApprove_limits", ""},
-		{"S17a", "the source became too old before execution", policyDenied, "TestAuthorize_context/seen too long ago", ""},
+		{"S17a", "the source became too old before execution", policyDenied, "TestExecute_sourceGrowsOld", ""},
 	}
 }
 
@@ -91,12 +91,12 @@ func receiptArms() []arm {
 	return []arm{
 		{"S18a", "a receipt verified long after", "", "TestVerifyBundle", "offline, with public keys alone"},
 		{"S19a", "more rows than were approved", "execution-failed", "TestExecute_outcomes/81 rows/read", "there is a receipt all the same, which says what was seen"},
-		{"S19b", "a receipt with other rows, result, approval, step or use", integrity, "TestVerifyBundle_forged", ""},
+		{"S19b", "a receipt with other rows, result, approval, step or use", integrity, "TestVerifyBundle_forged", "another result is signature-invalid: nothing but the receipt and its log names it"},
 		{"S19c", "a receipt with another signature", "signature-invalid", "TestVectors_refused/a signature of zeros", ""},
 		{"S20a", "a use that the store does not vouch for", "signature-invalid", "TestVerifyBundle_keys", "the record is signed by the ledger; nobody has to ask the store"},
 		{"S21a", "an execution's id without end", invalidInput, "TestConformance_oversized/an execution with an id without end", ""},
 		{"S21b", "a receipt with an id without end", invalidInput, "TestConformance_oversized/a receipt with an id without end", ""},
-		{"S21c", "a forged receipt costs one signature's verification", "signature-invalid", "TestVectors_refused/a receipt changed after signing", "cheap checks come first, and no callback is there to be called"},
+		{"S21c", "a forged receipt costs one signature's verification", "signature-invalid", "TestVectors_refused/a receipt changed after signing", "cheap checks come first; then the signatures of log, use, approval and receipt, in this order; no callback is there to be called"},
 		{"S22a", "completed in the future", "clock", "TestVerifyBundle_future", ""},
 		{"S22b", "completed when the approval had ended", "", "TestExecute_late", "what happened gets a receipt that says it was late"},
 	}
@@ -111,14 +111,14 @@ func executionArms() []arm {
 		{"X3b", "an executor for another tool", invalidInput, "TestExecute_incomplete/executor of another tool", "found before anything is spent"},
 		{"X3c", "mismatch, success, replay", "already-used", "TestConformance_mismatchThenReplay", "the mismatch spends nothing"},
 		{"X3d", "the start can't be recorded, and then it can", "", "TestConformance_startFailsOnce", "use and start are one commit: what was not recorded was not spent"},
-		{"X4a", "callbacks that exchange executor, operation or clock", "", "TestRun/redeemed by another", "a claim holds what was authorized, and is redeemed once"},
+		{"X4a", "callbacks that exchange executor, operation or clock", "", "TestExecute_callbacksExchange", "an execution is taken once, and a claim holds what was authorized"},
 		{"X5a", "an accessor for the executor", "", "", inBytes},
 		{"X6a", "more rows than approved, from the executor", "execution-failed", "TestExecute_outcomes/81 rows/read", "after a write it is indeterminate, with what was seen"},
 		{"X6b", "more bytes than approved, from the executor", "execution-failed", "TestExecute_outcomes/50001 bytes/read", "after a write it is indeterminate, with what was seen"},
 		{"X7a", "an accessor for the result", "", "", inBytes},
 		{"X8a", "a result of very many members", "", "TestResult_JSON/names are no values", "the approved rows and bytes bound a result; there is no other cap"},
 		{"X8b", "an array that changes its length", "", "", inBytes},
-		{"X9a", "the executor fails, and the end can't be recorded", "receipt-failed", "TestSettle_failures/the ledger can't record", "recovery finds the use"},
+		{"X9a", "the executor fails, and the end can't be recorded", "receipt-failed", "TestExecute_failsUnrecorded", "recovery finds the use"},
 		{"X10a", "cancelled before it began", "aborted", "TestExecute_cancelled/before", stopped},
 	}
 }
@@ -128,7 +128,7 @@ func evidenceArms() []arm {
 		{"V1a", "the facts on a tool, without credentials and cursors", "", "TestDeriveEvidence", ""},
 		{"V2a", "a fact of the discovery changed", integrity, "TestDeriveEvidence_same/another time", ""},
 		{"V2b", "the discovery does not show the capability", integrity, "TestDeriveEvidence_rejects/no capability", ""},
-		{"V2c", "the evidence itself edited", integrity, "TestDeriveEvidence", ""},
+		{"V2c", "the evidence itself edited", integrity, "TestDeriveEvidence_rejects", ""},
 		{"V3a", "facts that are not known are listed", "", "TestDeriveEvidence_unavailable", "schema and source versions are digests here, and always known"},
 		{"V3b", "an accessor for the kind", "", "", inBytes},
 		{"Q1a", "500 dry runs in a second", "", "BenchmarkDryRun", "a benchmark and not a timed test: docs/benchmarks.md has the figures"},
@@ -162,7 +162,7 @@ func semanticArms() []arm {
 func lackingArms() []arm {
 	return []arm{
 		{"Ga", "the receipt's signer fails", "receipt-failed", "TestSettle_failures/the receipt can't be signed", "settling again, or recovery, issues it"},
-		{"Gb", "the clock breaks during execution", "", "TestExecute_clocksApart/the clock breaks", "the ledger's instant stands in: the receipt is not lost"},
+		{"Gb", "the clock breaks during execution", "", "TestExecute_clockPanics", "the ledger's instant stands in: the receipt is not lost; TestExecute_clocksApart has a clock that shows nothing"},
 		{"Gc", "the approval ends during execution", "", "TestExecute_late", "the receipt says late"},
 		{"Gd", "the source becomes too old during execution", "", "TestConformance_agesWhileRunning", "freshness is judged at the use"},
 		{"Ge", "the ledger answers with another record", "unknown-outcome", "TestExecute_ledgerAnswers", "a record that is not of this use never leads to execution"},
@@ -177,14 +177,14 @@ func lackingArms() []arm {
 		{"Gn", "an approval that is not valid yet", "not-yet-valid", "TestAuthorize_window/a millisecond early", ""},
 		{"Go", "a signature by another key or algorithm", "signature-invalid", "TestAuthorize_keys/not in the ring", "no message names an algorithm"},
 		{"Gp", "a forged digest of an envelope", integrity, "TestVectors_refused/a use of another approval", "digests are always computed, and compared where they are named"},
-		{"Gq", "a use that is bound to another step", "unknown-outcome", "TestExecute_ledgerAnswers", ""},
+		{"Gq", "a use that is bound to another step", "unknown-outcome", "TestSpend_recordsThatDoNotVerify", ""},
 		{"Gr", "two uses at once", "already-used", "TestExecute_replayConcurrently", ""},
-		{"Gs", "a result of 2,000 rows", "", "TestResult_JSON/2000 rows", "the approved rows bound it, and no other number"},
+		{"Gs", "a result of 2,000 rows", "", "TestExecute_manyRows", "the approved rows bound it, and no other number"},
 		{"Gt", "rows that are no count", "execution-failed", "TestExecute_outcomes/negative rows/read", ""},
 		{"Gu", "a plan of several steps", "", "TestExecute_manySteps", ""},
 		{"Gv", "a context without one of the sources", "context-mismatch", "TestAuthorize_context/the source is gone", ""},
 		{"Gw", "a source that the policy does not know", policyDenied, "TestDryRun_denies/an unknown source", ""},
-		{"Gx", "exactly at each hard limit, and one beyond", "", "TestParsePlan_atTheLimits", ""},
+		{"Gx", "exactly at each hard limit, and one beyond", "", "TestParsePlan_atTheLimits", "one beyond: TestParsePlan_rejects"},
 		{"Gy", "member names that look like indexes", "", "TestCanonicalize/names like indexes have no order of their own", "RFC 8785 knows no such exception"},
 	}
 }

@@ -118,6 +118,7 @@ func TestDeriveEvidence_same(t *testing.T) {
 	}{
 		"another password":   {func(d doc) { d["endpoint"] = "https://user:other@mcp.example.test/v1?token=x" }, same},
 		"no credential":      {func(d doc) { d["endpoint"] = "https://mcp.example.test/v1" }, same},
+		"an @ in a password": {func(d doc) { d["endpoint"] = "https://user:a@b@mcp.example.test/v1" }, same},
 		"another cursor":     {func(d doc) { d["cursor"] = "other" }, same},
 		"no cursor":          {func(d doc) { delete(d, "cursor") }, other},
 		"another endpoint":   {func(d doc) { d["endpoint"] = "https://mcp.example.test/v2" }, other},

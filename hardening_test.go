@@ -3,6 +3,7 @@ package counterfoil_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -243,5 +244,124 @@ func TestVerifyBundle_evidenceUnchecked(t *testing.T) {
 	noError(t, err)
 	if !strings.Contains(strings.Join(rep.Unchecked, "\n"), "the evidence on the tool") {
 		t.Errorf("not checked: %v", rep.Unchecked)
+	}
+}
+
+// What an operation is made of, and what it hands out, can be written to: it keeps its own bytes.
+func TestExecute_operationOwnsItsMemory(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	raw := canonical(operation())
+	op, err := counterfoil.ParseOperation(raw, l.x.DryRun.Policy())
+	noError(t, err)
+	for i := range raw {
+		raw[i] = 'x'
+	}
+	l.x.Operation = op
+	want := string(canonical(operation()["parameters"]))
+	l.executes(func(_ context.Context, w counterfoil.Work) (counterfoil.Result, error) {
+		p := w.Operation.Parameters()
+		if string(p) != want {
+			t.Errorf("ran %s", p)
+		}
+		clear(p)
+		return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil
+	})
+	b := l.bundle()
+	rep, err := counterfoil.VerifyBundle(b.Encode(), allKeys(t), tomorrow())
+	noError(t, err)
+	if string(rep.Arguments) != want {
+		t.Errorf("the bundle has %s", rep.Arguments)
+	}
+}
+
+// The same plan and the same observation, at a later clock.
+func TestExecute_sourceGrowsOld(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.clock = at(20, 0, 30, 1)
+	l.refused(counterfoil.CodePolicyDenied)
+	l.clock = at(20, 0, 30, 0)
+	_, _, err := l.execute()
+	noError(t, err)
+	// The observation that was planned with counts, however fresh the current one is.
+	l = newLab(t)
+	s := sources()
+	asDoc(inside(s, "sources", "incidents", "provenance"))["observedAt"] = stamp(now())
+	l.x.Context = mustContext(t, s)
+	if u := l.use(); !u.FreshUntil.Equal(at(20, 0, 30, 0)) {
+		t.Errorf("fresh until %s", u.FreshUntil)
+	}
+}
+
+// What the host exchanges while it is called changes nothing of what was begun.
+func TestExecute_callbacksExchange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	other := operation()
+	other["parameters"] = doc{"where": "1=1"}
+	refreshOperation(other)
+	exchange := func() {
+		l.x.Executor = &counterfoiltest.Executor{Name: "query", Does: counterfoil.EffectRead, Run: func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+			t.Error("another executor ran")
+			return counterfoil.Result{}, nil
+		}}
+		l.x.Operation = mustOperation(t, other, l.x.DryRun.Policy())
+		l.x.Now = func() time.Time { t.Error("another clock was asked"); return now() }
+		l.x.Signer = ledgerKey(t)
+	}
+	var ran string
+	l.executes(func(_ context.Context, w counterfoil.Work) (counterfoil.Result, error) {
+		ran = string(w.Operation.Parameters())
+		exchange()
+		return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil
+	})
+	key := receiptKey(t)
+	l.x.Signer = &signer{key: key, public: func() counterfoil.PublicKey { exchange(); return key.Public() }}
+	l.ledger.beforeSpend = func() (*counterfoil.Consumption, error) { exchange(); return nil, nil }
+	_, r, err := l.execute()
+	noError(t, err)
+	if r.Outcome() != counterfoil.OutcomeSucceeded || ran != string(canonical(operation()["parameters"])) || l.runs != 1 {
+		t.Errorf("%d runs of %s", l.runs, ran)
+	}
+}
+
+// The executor fails and the end can't be recorded: the error says that it is not recorded, and the log has no word of why.
+func TestExecute_failsUnrecorded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+		return counterfoil.Result{Value: []byte("s3cr3t")}, errors.New("s3cr3t of the tool")
+	})
+	l.ledger.beforeSettle = func() error { return errors.New("s3cr3t of the disk") }
+	res, r, err := l.execute()
+	l.settled(r, err, counterfoil.OutcomeIndeterminate, counterfoil.CodeReceiptFailed)
+	log := bytes.Join(l.ledger.Events(), nil)
+	if e, ok := errors.AsType[*counterfoil.Error](err); !ok || strings.Contains(e.Error(), "s3cr3t") || bytes.Contains(log, []byte("s3cr3t")) || res.Value != nil || len(l.ledger.Events()) != 1 {
+		t.Errorf("%v, result %s, log %s", err, res.Value, log)
+	}
+}
+
+// The approved rows bound a result, and no other number.
+func TestExecute_manyRows(t *testing.T) {
+	t.Parallel()
+	for rows, want := range map[int64]counterfoil.Outcome{2000: counterfoil.OutcomeSucceeded, 2001: counterfoil.OutcomeFailed} {
+		p, pol := plan(), policy()
+		asDoc(inside(p, "steps", 0))["limits"], pol["maxRows"] = doc{"rows": 2000, "bytes": 50_000}, 2000
+		l := newLabOf(t, p, pol, operation())
+		req := request()
+		req.Limits = nil
+		l.x.Approval = reparsed(t, mustApprove(t, l.x.DryRun, req, approverKey(t)))
+		l.executes(func(context.Context, counterfoil.Work) (counterfoil.Result, error) {
+			return counterfoil.Result{Value: []byte("[" + strings.Repeat("1,", int(rows)-1) + "1]"), Rows: rows, JSON: true}, nil
+		})
+		_, r, err := l.execute()
+		code := counterfoil.Code("")
+		if want == counterfoil.OutcomeFailed {
+			code = counterfoil.CodeExecutionFailed
+		}
+		if got := l.settled(r, err, want, code); got["observedRows"] != float64(rows) || want == counterfoil.OutcomeSucceeded && got["rows"] != float64(rows) {
+			t.Errorf("%d rows: %v", rows, got)
+		}
 	}
 }

@@ -71,6 +71,25 @@ func TestRevokedKeys(t *testing.T) {
 	noError(t, err)
 }
 
+// A key acts until the first of its end and its revocation.
+func TestRevokedKeys_until(t *testing.T) {
+	t.Parallel()
+	first, last := now().Add(time.Second), now().Add(time.Minute)
+	for _, c := range []struct{ end, revoked time.Time }{{first, last}, {last, first}, {first, first}} {
+		l := newLab(t)
+		keys := allKeys(t).Keys()
+		for i := range keys {
+			if keys[i].Role == counterfoil.RoleApprover {
+				keys[i].NotAfter, keys[i].Revoked = c.end, &counterfoil.Revocation{At: c.revoked, Why: counterfoil.RevokedSuperseded}
+			}
+		}
+		l.x.Keys = mustPublicRing(t, keys...)
+		if u := l.use(); !u.KeysUntil.Equal(first) {
+			t.Errorf("until %s", u.KeysUntil)
+		}
+	}
+}
+
 // What a revoked key signed is refused before anything is spent, and a key that is superseded soon bounds the use.
 func TestRevokedKeys_execute(t *testing.T) {
 	t.Parallel()

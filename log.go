@@ -294,7 +294,7 @@ func (s noteSignature) stamped() (at time.Time, sig []byte) {
 		return at, nil
 	}
 	seconds := binary.BigEndian.Uint64(s.raw[4:])
-	at = time.Unix(int64(min(seconds, math.MaxInt64)), 0).UTC() //nolint:gosec // it is within
+	at = time.Unix(int64(min(seconds, math.MaxInt64)), 0).UTC()
 	if !validInstant(at) {
 		return at, nil
 	}

@@ -381,7 +381,7 @@ func TestCheckpoint_Cosignatures(t *testing.T) {
 		noError(t, err)
 		return got
 	}
-	seconds := uint64(now().Unix()) //nolint:gosec // it is after 1970
+	seconds := uint64(now().Unix())
 	want := []counterfoil.Cosignature{{Witness: watcher, Key: witnessKey(t).Public().ID, At: now()}}
 	same := func(*counterfoil.PublicKey) {}
 	for _, r := range []struct {

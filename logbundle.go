@@ -217,7 +217,7 @@ func (h *history) prove(x RevocationProof, c *Checkpoint, ring *KeyRing, r *Rece
 		e.Tenant != r.tenant || e.Audience != r.audience || d.tenant != r.tenant || d.audience != r.audience {
 		return fail(CodeIntegrityFailed, "the logged event is not of this revocation")
 	}
-	if err := x.Inclusion.Verify(c); err != nil {
+	if err := x.Verify(c); err != nil {
 		return err
 	}
 	key, err := d.signer(ring)

@@ -20,15 +20,21 @@ func TestExecute_clocksApart(t *testing.T) {
 		ledger time.Duration
 		code   counterfoil.Code
 		at     time.Duration
+		skew   int
 	}{
-		{"ledger ahead", 2 * time.Second, "", 2 * time.Second},
-		{"ledger behind", -2 * time.Second, "", 0}, // the approval's own beginning
-		{"ledger far behind", -6 * time.Second, counterfoil.CodeClock, 0},
-		{"ledger past the end", time.Hour, counterfoil.CodeApprovalExpired, 0},
+		{"ledger ahead", 2 * time.Second, "", 2 * time.Second, 0},
+		{"ledger ahead, with skew", 2 * time.Second, "", 2 * time.Second, 1000},
+		{"ledger behind", -2 * time.Second, "", 0, 0}, // the approval's own beginning
+		{"ledger far behind", -6 * time.Second, counterfoil.CodeClock, 0, 0},
+		{"ledger past the end", time.Hour, counterfoil.CodeApprovalExpired, 0, 0},
+		{"ledger past the end, within the skew", time.Hour, "", time.Hour, 1000},
+		{"ledger past the end and the skew", time.Hour + time.Second, counterfoil.CodeApprovalExpired, 0, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLabOf(t, plan(), patientPolicy(), operation())
+			pol := patientPolicy()
+			pol["maxClockSkewMs"] = c.skew
+			l := newLabOf(t, plan(), pol, operation())
 			l.ledger.Ledger = counterfoiltest.NewLedger("log.example.test", ledgerKey(t), func() time.Time { return l.clock.Add(c.ledger) })
 			_, r, err := l.execute()
 			if c.code != "" {

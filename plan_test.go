@@ -77,6 +77,11 @@ func TestParsePlan_equivalence(t *testing.T) {
 	if mustPlan(t, p).Digest() != mustPlan(t, plan()).Digest() {
 		t.Error("the order of fields changed the digest")
 	}
+	none := doc{"destructive": 0, "job": 0, "mutation": 0, "publish": 0, "read": 1, "realtime": 0, "render": 0, "share": 0}
+	budget := inside(decode(mustDryRun(t, p, policy()).Canonical()), "effectBudget")
+	if d := cmp.Diff(decode(canonical(doc{"steps": 1, "rows": 100, "bytes": 50_000, "byEffect": none})), budget); d != "" {
+		t.Error(d)
+	}
 	p = plan()
 	asDoc(inside(p, "steps", 0, "source"))["authorizationScope"] = list{"b", "a", "\U0001f600", "\uffee"}
 	q := plan()

@@ -343,8 +343,8 @@ func forgedHistories() []forgery {
 	signedBy := func(key func(testing.TB) *counterfoil.PrivateKey) func(*forged) {
 		return logged(func(f *forged, g *forgedLog) { g.key = key(f.t) })
 	}
-	ringed := func(role string, change func(doc)) func(*forged) {
-		return logged(func(f *forged, _ *forgedLog) { f.key(role, change) })
+	ringed := func(change func(doc)) func(*forged) {
+		return logged(func(f *forged, _ *forgedLog) { f.key("checkpoint", change) })
 	}
 	// compromised revokes the approver's key in the ring; the log has the decision.
 	compromised := func(change func(f *forged, g *forgedLog, d *counterfoil.Decision)) func(*forged) {
@@ -379,13 +379,13 @@ func forgedHistories() []forgery {
 		{"a checkpoint whose signature does not fit", "signature-invalid", logLab, logged(func(_ *forged, g *forgedLog) {
 			g.note = func(s string) string { return s[:len(s)-12] + "AAAAAAAA" + s[len(s)-4:] }
 		})},
-		{"checkpoint key of another role", "signature-invalid", logLab, ringed("checkpoint", func(k doc) { k["role"] = "receipt" })},
-		{"checkpoint key of another tenant", "signature-invalid", logLab, ringed("checkpoint", func(k doc) { k["tenants"] = list{"other"} })},
-		{"checkpoint key that had ended", "signature-invalid", logLab, ringed("checkpoint", func(k doc) { k["notAfter"] = stamp(now()) })},
-		{"checkpoint key that has not begun", "signature-invalid", logLab, ringed("checkpoint", func(k doc) {
+		{"checkpoint key of another role", "signature-invalid", logLab, ringed(func(k doc) { k["role"] = "receipt" })},
+		{"checkpoint key of another tenant", "signature-invalid", logLab, ringed(func(k doc) { k["tenants"] = list{"other"} })},
+		{"checkpoint key that had ended", "signature-invalid", logLab, ringed(func(k doc) { k["notAfter"] = stamp(now()) })},
+		{"checkpoint key that has not begun", "signature-invalid", logLab, ringed(func(k doc) {
 			k["notBefore"] = stamp(tomorrow().Add(time.Millisecond))
 		})},
-		{"checkpoint key that was superseded", "revoked", logLab, ringed("checkpoint", func(k doc) { k["revoked"] = doc{"at": stamp(now()), "why": "superseded"} })},
+		{"checkpoint key that was superseded", "revoked", logLab, ringed(func(k doc) { k["revoked"] = doc{"at": stamp(now()), "why": "superseded"} })},
 		{"a cosignature at another time", "signature-invalid", logLab, logged(func(f *forged, g *forgedLog) {
 			g.witnessed(f.t, now())
 			g.note = func(s string) string {

@@ -342,6 +342,10 @@ func forgedReceipts() []forgery {
 		{"cancelled with a result", "integrity-failed", nil, set(append(slices.Clone(nothing), "resultDigest", otherDigest())...)},
 		{"uncounted with a count", "integrity-failed", nil, set("uncounted", true)},
 		{"a success by recovery", "integrity-failed", nil, set("recovered", true)},
+		{"a failure by recovery", "integrity-failed", nil, set("outcome", "failed", "recovered", true, "rows", 0, "bytes", 0)},
+		{"a receipt of the plan's other step", "integrity-failed", stepsLab, func(f *forged) {
+			f.r["stepId"], f.r["inputDigest"] = "first", inside(f.a, "steps", 0, "inputDigest")
+		}},
 		{"an outcome that is not known", "invalid-input", nil, set("outcome", "done")},
 		{"a receipt from the future", "clock", nil, func(f *forged) { f.now = now().Add(-time.Millisecond) }},
 		{"a receipt signed by the ledger", "signature-invalid", nil, func(f *forged) { f.signers["receipt"] = []*counterfoil.PrivateKey{ledgerKey(f.t)} }},
