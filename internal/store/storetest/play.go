@@ -31,7 +31,9 @@ func testModel(t *testing.T, fresh func(t *testing.T) Backend) {
 		}
 		lost = true
 		p := newPlay(t, rt, fresh(t))
-		rt.Repeat(p.actions())
+		for range 3 {
+			rt.Repeat(p.actions())
+		}
 		lost = false
 		games++
 		steps += p.n
@@ -71,6 +73,8 @@ func (p *play) actions() map[string]func(*rapid.T) {
 		"time": p.time, "attach": p.attach, "answer": p.answer, "leave": p.leave, "rule": p.rule, "lapse": p.lapse, "deliver": p.deliver,
 		"sweep": p.sweep, "spend": p.spend, "settle": p.settle, "recover": p.recover, "advance": p.advance, "revoke": p.revoke,
 		"record": p.record, "publish": p.publish, "restart": p.restart,
+		// What most depends on comes more often.
+		"time passes": p.time, "attach too": p.attach, "spend too": p.spend, "rule too": p.rule,
 	}
 	out := map[string]func(*rapid.T){"": func(*rapid.T) { p.compare() }}
 	for name, f := range actions {
