@@ -13,7 +13,7 @@ import (
 type checker struct {
 	b     []byte
 	lim   limits
-	nodes int
+	found limits // nodes, depth and width so far
 
 	escaped bool   // whether the last string had escapes
 	names   []byte // the names that had, unescaped
@@ -24,8 +24,10 @@ type checker struct {
 // programs write; whatever it does not recognise goes the long way, which finds out why.
 func isCanonical(b []byte, lim limits) bool {
 	c := checker{b: b, lim: lim}
-	return c.value(0, 0) == len(b) && utf8.Valid(b)
+	return c.isCanonical()
 }
+
+func (c *checker) isCanonical() bool { return c.value(0, 0) == len(c.b) && utf8.Valid(c.b) }
 
 // at returns the byte at b[i], zero past the end. No canonical text has a zero byte.
 func (c *checker) at(i int) byte {
@@ -36,9 +38,10 @@ func (c *checker) at(i int) byte {
 }
 
 func (c *checker) value(i, depth int) int {
-	if c.nodes++; c.nodes > c.lim.nodes || depth > c.lim.depth {
+	if c.found.nodes++; c.found.nodes > c.lim.nodes || depth > c.lim.depth {
 		return -1
 	}
+	c.found.depth = max(c.found.depth, depth)
 	switch c.at(i) {
 	case '{':
 		return c.object(i+1, depth)
@@ -61,10 +64,11 @@ func (c *checker) array(i, depth int) int {
 	if c.at(i) == ']' {
 		return i + 1
 	}
-	for range c.lim.width {
+	for k := range c.lim.width {
 		if i = c.value(i, depth+1); i < 0 {
 			return -1
 		}
+		c.found.width = max(c.found.width, k+1)
 		switch c.at(i) {
 		case ',':
 			i++
@@ -82,7 +86,8 @@ func (c *checker) object(i, depth int) int {
 		return i + 1
 	}
 	var last []byte
-	for range c.lim.width {
+	for k := range c.lim.width {
+		c.found.width = max(c.found.width, k+1)
 		end := c.text(i)
 		if end < 0 || c.at(end) != ':' {
 			return -1

@@ -32,3 +32,12 @@ func cpuRatio(b *testing.B, unit string, subject, reference func(), divisor floa
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(r[len(r)/2])/1e6, "ref-ms")
 }
+
+// often makes n calls of one, where one takes little more than reading the time.
+func often(n int, f func()) func() {
+	return func() {
+		for range n {
+			f()
+		}
+	}
+}

@@ -30,6 +30,7 @@ type reader struct {
 	b      []byte
 	err    error
 	signed bool   // every byte counts: a list that is not sorted is refused, not sorted
+	found  limits // the nodes, depth and width of a signed document: no part of it has more
 	edits  *edits // what has to be rewritten; nil where nothing may be
 }
 
@@ -45,8 +46,9 @@ func newReader(b []byte, lim limits) (*reader, error) {
 // newSignedReader reads a document that is signed as it stands: only its canonical form is accepted, so that no byte of it
 // can change unseen. The reader keeps b.
 func newSignedReader(b []byte, lim limits) (*reader, error) {
-	if len(b) <= lim.bytes && isCanonical(b, lim) {
-		return &reader{b: b, signed: true}, nil
+	c := checker{b: b, lim: lim}
+	if len(b) <= lim.bytes && c.isCanonical() {
+		return &reader{b: b, signed: true, found: c.found}, nil
 	}
 	if _, err := canonicalize(b, lim, numbersExact); err != nil {
 		return nil, err
@@ -164,7 +166,8 @@ func (r *reader) is(n value, kind byte, what string) bool {
 
 // bound holds value n, a document inside another, to the bounds that it has by itself.
 func (r *reader) bound(n value, lim limits) {
-	if r.has(n) && (n.to-n.from > lim.bytes || !isCanonical(r.raw(n), lim)) {
+	within := r.signed && r.found.nodes <= lim.nodes && r.found.depth <= lim.depth && r.found.width <= lim.width
+	if r.has(n) && (n.to-n.from > lim.bytes || !within && !isCanonical(r.raw(n), lim)) {
 		r.fail(n, "this document exceeds its bounds")
 	}
 }

@@ -63,24 +63,23 @@ func skipScalar(b []byte, i int) int {
 
 // skipValue returns the offset past the value that begins at b[i].
 func skipValue(b []byte, i int) int {
-	open := 0
-	for {
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+	default:
+		return skipScalar(b, i)
+	}
+	for open := 0; ; i++ {
 		switch b[i] {
 		case '"':
-			i = skipString(b, i)
+			i = skipString(b, i) - 1
 		case '{', '[':
 			open++
-			i++
 		case '}', ']':
-			open--
-			i++
-		case ',', ':':
-			i++
-		default:
-			i = skipScalar(b, i)
-		}
-		if open == 0 {
-			return i
+			if open--; open == 0 {
+				return i + 1
+			}
 		}
 	}
 }
