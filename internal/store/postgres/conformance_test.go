@@ -35,7 +35,7 @@ type backend struct{ url string }
 
 func options(now func() time.Time) postgres.Options {
 	return postgres.Options{
-		Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Names: storetest.Names(), Now: now, Lease: 5 * time.Second,
+		Audience: storetest.Audience, Signer: storetest.Key(counterfoil.RoleLedger), Names: storetest.Names(), Now: now, Lease: 3 * time.Second,
 	}
 }
 

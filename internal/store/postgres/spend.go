@@ -206,16 +206,18 @@ func (o *spending) refuse(v *view) error {
 	if o.sp.Request == "" {
 		return nil
 	}
-	switch r := v.requests[name{u.Tenant, o.sp.Request}]; r.state {
-	case gateway.Approved:
+	r := v.requests[name{u.Tenant, o.sp.Request}]
+	if r.state == gateway.Approved {
 		return nil
-	case gateway.Spent:
-		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", &gateway.ConflictError{State: r.state})
-	case "":
-		return fail(counterfoil.CodePolicyDenied, "the request is not approved", gateway.ErrNotFound)
-	default: //nolint:exhaustive // whatever else it is, it is not approved
-		return fail(counterfoil.CodePolicyDenied, "the request is not approved", &gateway.ConflictError{State: r.state})
 	}
+	if r.state == "" {
+		return fail(counterfoil.CodePolicyDenied, "the request is not approved", gateway.ErrNotFound)
+	}
+	conflict := &gateway.ConflictError{State: r.state}
+	if r.state == gateway.Spent {
+		return fail(counterfoil.CodeAlreadyUsed, "the approval was used before", conflict)
+	}
+	return fail(counterfoil.CodePolicyDenied, "the request is not approved", conflict)
 }
 
 // count returns what the counters come to, unless one would go over its limit.
