@@ -27,7 +27,7 @@ func TestKilled_victim(t *testing.T) {
 	if os.Getenv(victim) == "" {
 		t.Skip("TestKilled runs it")
 	}
-	fmt.Println("url", server.Fresh(t)) //nolint:forbidigo // for the other process
+	fmt.Println("url", server.Fresh(t))
 	<-t.Context().Done()
 }
 

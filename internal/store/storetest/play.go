@@ -22,7 +22,11 @@ const playing = 10 * time.Second
 // testModel plays random steps against the store and the model, over two handles that are closed and opened again, and
 // compares all after each. Each game has a database of its own.
 func testModel(t *testing.T, fresh func(t *testing.T) Backend) {
-	ctx, cancel := context.WithTimeout(t.Context(), playing)
+	long := playing
+	if testing.Short() {
+		long /= 3
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	lost, games, steps := false, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -29,8 +29,14 @@ func (p Program) Run(t *testing.T, fresh func(t *testing.T) (place string)) {
 		// SOAK=1 go test -run Soak -timeout 1h
 		"Kill_anywhere_Soak": func(t *testing.T, c *crew) { soak(t); killAnywhere(t, c, 500) },
 		"Together":           workTogether,
-		"Contend":            func(t *testing.T, c *crew) { contendTogether(t, c, 4, 10_000) },
-		"Contend_Soak":       func(t *testing.T, c *crew) { soak(t); contendTogether(t, c, 8, 100_000) },
+		"Contend": func(t *testing.T, c *crew) {
+			uses := 10_000
+			if testing.Short() {
+				uses /= 10
+			}
+			contendTogether(t, c, 4, uses)
+		},
+		"Contend_Soak": func(t *testing.T, c *crew) { soak(t); contendTogether(t, c, 8, 100_000) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
