@@ -81,7 +81,8 @@ func isSchema(s string) bool {
 func settings(schema string) map[string]string {
 	return map[string]string{
 		"search_path": schema + ", pg_temp", "client_encoding": "UTF8", "standard_conforming_strings": "on", "TimeZone": "UTC", "DateStyle": "ISO, MDY",
-		"lock_timeout": "20s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "20s",
+		"default_transaction_isolation": "read committed", // of single statements
+		"lock_timeout":                  "20s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "20s",
 		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "work_mem": "16MB",
 	}
 }

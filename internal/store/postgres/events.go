@@ -35,9 +35,14 @@ func (s *Store) ensure(ctx context.Context, db interface {
 	if err := names(fresh...); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, `INSERT INTO logs (tenant) SELECT t FROM unnest($1::text[]) AS t ORDER BY t ON CONFLICT DO NOTHING`,
-		fresh); err != nil {
-		return err
+	for attempt := 0; ; attempt++ {
+		_, err := db.Exec(ctx, `INSERT INTO logs (tenant) SELECT t FROM unnest($1::text[]) AS t ORDER BY t ON CONFLICT DO NOTHING`, fresh)
+		if err == nil {
+			break
+		}
+		if attempt == retries || !passing(err) {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
