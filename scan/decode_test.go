@@ -92,7 +92,7 @@ func mixed(s string, percent int) string {
 	return string(b)
 }
 
-// encodings are the ways in which any text may be carried. C100, W-122.
+// encodings are the ways in which any text may be carried.
 func encodings() map[string]func(string) string {
 	return map[string]func(string) string{
 		"base64":              b64,

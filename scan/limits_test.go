@@ -30,7 +30,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-// hard are texts that have held up scanners, and some built against this one. C102.
+// hard are texts that have held up scanners, and some built against this one.
 func hard() map[string]func(int) string {
 	m := map[string]func(int) string{
 		"nested base64":    nested,

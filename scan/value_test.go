@@ -23,7 +23,7 @@ func quote(t *testing.T, v any) string {
 	return string(b)
 }
 
-// IN-08, W-123, W-128, C100: keys, values, neighbours, and where each was found.
+// Keys, values, neighbours, and where each was found.
 func TestScanValue_places(t *testing.T) {
 	t.Parallel()
 	const ignore = "ignore_previous_instructions"

@@ -55,7 +55,7 @@ func TestSeal_opens(t *testing.T) {
 	}
 }
 
-// C018: a value moved to another tenant, kind, name, version or key is not opened.
+// A value moved to another tenant, kind, name, version or key is not opened.
 func TestOpen_moved(t *testing.T) {
 	t.Parallel()
 	v := open(t, key("k1", 1), key("k2", 2), key("k3", 2))
