@@ -24,8 +24,8 @@ func TestAllocations(t *testing.T) {
 		{"arguments of 300 bytes", 8, func() { _, _ = counterfoil.ParseArguments(raw) }},
 		{"dry run of one step", 40, func() { w.dryRun(t) }},
 		{"approve", 20, func() { w.approve(t, key) }},
-		{"execute", 160, func() { w.execute(t) }},
-		{"verify a bundle", 150, func() { w.verify(t, keys, when) }},
+		{"execute", 165, func() { w.execute(t) }},
+		{"verify a bundle", 130, func() { w.verify(t, keys, when) }},
 		{"one step", 40, func() { step.dryRun(t) }},
 		{"128 steps", 128 * 40, func() { steps.dryRun(t) }},
 	} {

@@ -279,7 +279,9 @@ func BenchmarkRatios(b *testing.B) {
 				wg.Wait()
 			}
 		}
-		ratio(b, "x/one-core-for-twice-the-work", many(2), many(1), 1)
+		b.Run("time", func(b *testing.B) { ratio(b, "x/one-core-for-twice-the-work", many(2), many(1), 1) })
+		// What they cost each other shows on a busy machine too.
+		b.Run("cpu", func(b *testing.B) { cpuRatio(b, "x/one-core-for-the-same-work", many(2), many(1), 2) })
 	})
 	for _, n := range []int{300, 2 << 10, 100 << 10} {
 		raw := arguments(n)
