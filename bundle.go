@@ -216,12 +216,12 @@ func (b *Bundle) match(rep *Report, now time.Time) (*Step, error) {
 		}
 		rep.checked("operation is the one that was approved")
 	}
-	if err := r.match(dry, a, c); err != nil {
+	if err := r.match(ReceiptOf{Tenant: a.tenant, Audience: a.audience, DryRun: dry, Approval: a, Consumption: c}); err != nil {
 		return nil, err
 	}
 	rep.checked("receipt is for this use and within its limits")
 	if r.issued.After(now.Add(dry.policy.skew)) {
-		return nil, fail(CodeClock, "the receipt lies in the future")
+		return nil, fail(CodeClock, inFuture)
 	}
 	if err := dry.policy.evaluate(dry.plan, c.at); err != nil {
 		return nil, err

@@ -135,3 +135,61 @@ func (r *recording) Spend(ctx context.Context, u counterfoil.Use, started counte
 	}
 	return c, err
 }
+
+// A receipt alone shows that the gateway vouches for how an execution ended. Whoever has more of its record holds the receipt
+// against that.
+func ExampleVerifyReceipt() {
+	now := time.Date(2026, 7, 10, 20, 0, 0, 0, time.UTC)
+	receipts := newKey(3, counterfoil.RoleReceipt, "gateway", now)
+	keys, err := counterfoil.NewKeyRing(receipts.Public())
+	check(err)
+	receipt, approval := exampleReceipt(now, receipts)
+
+	of := counterfoil.ReceiptOf{Tenant: "acme", Audience: "log.example.test", Approval: approval}
+	fmt.Println(receipt.Outcome(), counterfoil.VerifyReceipt(receipt, keys, of, now))
+	of.Tenant = "other"
+	fmt.Println("for another tenant:", counterfoil.CodeOf(counterfoil.VerifyReceipt(receipt, keys, of, now)))
+	// Output:
+	// succeeded <nil>
+	// for another tenant: integrity-failed
+}
+
+// exampleReceipt executes a call without effect.
+func exampleReceipt(now time.Time, receipts counterfoil.Signer) (*counterfoil.Receipt, *counterfoil.Approval) {
+	clock := func() time.Time { return now }
+	person, ledger := newKey(1, counterfoil.RoleApprover, "reviewer@example.test", now), newKey(2, counterfoil.RoleLedger, "gateway", now)
+	keys, err := counterfoil.NewKeyRing(person.Public(), ledger.Public(), receipts.Public())
+	check(err)
+	arguments, err := counterfoil.ParseArguments([]byte(`{}`))
+	check(err)
+	call := &counterfoil.Call{
+		PlanID: "plan-7f3a", Tenant: "acme", Audience: "log.example.test", Actor: "agent:cleaner", Tool: "list_files", Method: "tools/call",
+		Effect: counterfoil.EffectRead, Arguments: arguments, Rows: 10, Bytes: 1 << 20, Source: counterfoil.Source{
+			ID: "files", SchemaVersion: "1", SourceVersion: "1", Scopes: []string{"tools:call"}, DataMode: counterfoil.DataLive, ObservedAt: now,
+			Attribution: "file-server",
+		},
+	}
+	plan, err := counterfoil.ParsePlan(call.Plan())
+	check(err)
+	policy, err := counterfoil.ParsePolicy(call.Policy(counterfoil.Digest{}, time.Hour))
+	check(err)
+	dry, err := plan.DryRun(policy, now)
+	check(err)
+	approval, err := counterfoil.Approve(context.Background(), dry, counterfoil.ApprovalRequest{
+		ID: "approval-19", Authority: counterfoil.AuthorityPerson, IssuedAt: now, ExpiresAt: now.Add(time.Minute),
+	}, person, now)
+	check(err)
+	operation, err := counterfoil.ParseOperation(call.Operation(), policy)
+	check(err)
+	current, err := counterfoil.NewContext(call.Source)
+	check(err)
+	names, err := counterfoil.NewPseudonyms("2026-07", make([]byte, 32))
+	check(err)
+	_, receipt, err := counterfoil.Execute(context.Background(), counterfoil.Execution{
+		ID: "execution-1", Nonce: [16]byte{1}, DryRun: dry, Approval: approval, Context: current, StepID: counterfoil.CallStep,
+		Operation: operation, Keys: keys, Ledger: counterfoiltest.NewLedger("log.example.test", ledger, clock),
+		Executor: &counterfoiltest.Executor{Name: "list_files", Does: counterfoil.EffectRead}, Signer: receipts, Pseudonyms: names, Now: clock,
+	})
+	check(err)
+	return receipt, approval
+}

@@ -11,6 +11,9 @@ func IsCanonical(b []byte) bool { return isCanonical(b, argumentLimits()) }
 // Rewrite goes the long way to the canonical form, whether or not there is a short cut.
 func Rewrite(b []byte) ([]byte, error) { return rewrite(b, argumentLimits(), numbersRounded) }
 
+// Roles returns the roles of keys.
+func Roles() []Role { return roles() }
+
 // Phases returns the phases of events.
 func Phases() []Phase { return phases() }
 

@@ -22,10 +22,12 @@ const (
 
 	RoleCheckpoint Role = "checkpoint" // checkpoints of a log
 	RoleWitness    Role = "witness"    // cosignatures of checkpoints: the owner is the witness's name
+
+	RoleToken Role = "token" // approval tokens, which are a gateway's: nothing of this package is signed or verified with it
 )
 
 func roles() []Role {
-	return []Role{RoleApprover, RolePolicy, RoleLedger, RoleReceipt, RoleCheckpoint, RoleWitness}
+	return []Role{RoleApprover, RolePolicy, RoleLedger, RoleReceipt, RoleCheckpoint, RoleWitness, RoleToken}
 }
 
 // A Custody says whose hand holds a private key.

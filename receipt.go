@@ -71,7 +71,7 @@ func (r *Receipt) encode() []byte {
 	return w.b
 }
 
-// ParseReceipt reads a receipt's envelope. It verifies nothing: VerifyBundle does.
+// ParseReceipt reads a receipt's envelope. It verifies nothing: VerifyReceipt and VerifyBundle do.
 func ParseReceipt(b []byte) (*Receipt, error) {
 	env, err := parseEnvelope(b, typeReceipt)
 	if err != nil {
@@ -103,36 +103,6 @@ func readReceipt(env *envelope) (*Receipt, error) {
 		return nil, r.err
 	}
 	return x, nil
-}
-
-// match checks a receipt against what it says it is for, at no cost of cryptography.
-func (r *Receipt) match(dry *DryRun, a *Approval, c *Consumption) error {
-	step := a.step(r.step)
-	switch {
-	case r.tenant != a.tenant || r.audience != a.audience || r.id != c.id:
-		return fail(CodeIntegrityFailed, "the receipt is for another tenant, audience or execution")
-	case r.plan != dry.plan.digest || r.policy != dry.policy.digest || r.bindings != dry.plan.bindings || r.approval != a.digest:
-		return fail(CodeIntegrityFailed, "the receipt is for another plan, policy or approval")
-	case step == nil || r.input != step.input || r.step != c.step || r.use != c.digest:
-		return fail(CodeIntegrityFailed, "the receipt is for another use")
-	case r.rows > step.limit.Rows || r.bytes > step.limit.Bytes:
-		return fail(CodePolicyDenied, "the receipt accepts more than was approved")
-	case r.completed.Before(c.at) || r.issued.Before(r.completed):
-		return fail(CodeIntegrityFailed, "the receipt's times are out of order")
-	case r.late != !r.completed.Before(a.expires.Add(dry.policy.skew)):
-		return fail(CodeIntegrityFailed, "the receipt is wrong about being late")
-	case r.outcome == OutcomeSucceeded && (r.result.IsZero() || r.bytes != r.seenBytes || r.rows != r.observedRows):
-		return fail(CodeIntegrityFailed, "a success names its result and accepts all of it")
-	case r.outcome != OutcomeSucceeded && (r.rows != 0 || r.bytes != 0):
-		return fail(CodeIntegrityFailed, "only a success accepts anything")
-	case r.outcome == OutcomeCancelled && (r.observedRows != 0 || r.seenBytes != 0 || !r.result.IsZero()):
-		return fail(CodeIntegrityFailed, "what never began has no result")
-	case r.uncounted && r.observedRows != 0:
-		return fail(CodeIntegrityFailed, "what could not be counted has no count")
-	case r.recovered && r.outcome != OutcomeCancelled && r.outcome != OutcomeIndeterminate:
-		return fail(CodeIntegrityFailed, "recovery can't know of this outcome")
-	}
-	return nil
 }
 
 func (r *Receipt) verify(ring *KeyRing, past *history) error {

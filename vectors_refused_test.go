@@ -365,6 +365,7 @@ func forgedKeys() []forgery {
 		out = append(out,
 			forgery{role + " key that the ring does not have", "signature-invalid", nil, edit(nil)},
 			forgery{role + " key of another role", "signature-invalid", nil, edit(func(k doc) { k["role"] = "policy" })},
+			forgery{role + " key that is one of tokens", "signature-invalid", nil, edit(func(k doc) { k["role"] = "token" })},
 			forgery{role + " key of another tenant", "signature-invalid", nil, edit(func(k doc) { k["tenants"] = list{"other"} })},
 			forgery{role + " key that had ended", "signature-invalid", nil, edit(func(k doc) { k["notAfter"] = stamp(now()) })},
 			forgery{role + " key that had not begun", "signature-invalid", nil, edit(func(k doc) { k["notBefore"] = laterBy(time.Millisecond) })},

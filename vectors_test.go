@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/counterfoiltest"
 )
 
 // A vectorFile is one file of testdata/vectors: a header of lines, an empty line, the bytes and a line's end
@@ -118,6 +119,7 @@ func TestVectors(t *testing.T) {
 	vector(t, "receipt.txt", b.Receipt.Digest().String(), b.Receipt.Envelope())
 	vector(t, "result.txt", counterfoil.ResultDigest([]byte(rawResult)).String(), []byte(rawResult))
 	vector(t, "keys.txt", "3 keys", mustRing(t, approverKey(t), ledgerKey(t), receiptKey(t)).JSON())
+	vector(t, "keys-of-tokens.txt", "1 keys", mustRing(t, counterfoiltest.Key(t, counterfoil.RoleToken, "gateway", "acme")).JSON())
 	vector(t, "bundle.txt", "verified", b.Encode())
 	vector(t, "context.txt", "accepted", canonical(sources()))
 	for _, d := range []struct {
@@ -317,7 +319,7 @@ func TestSpec_namesEveryWord(t *testing.T) {
 	spec, err := os.ReadFile(filepath.Join("docs", "spec.md"))
 	noError(t, err)
 	words := []string{
-		string(counterfoil.RoleApprover), string(counterfoil.RolePolicy), string(counterfoil.RoleLedger), string(counterfoil.RoleReceipt),
+		string(counterfoil.RoleApprover), string(counterfoil.RolePolicy), string(counterfoil.RoleLedger), string(counterfoil.RoleReceipt), string(counterfoil.RoleToken),
 		string(counterfoil.CustodyHolder), string(counterfoil.CustodyGateway), string(counterfoil.VerbDeny), string(counterfoil.VerbClassify),
 		string(counterfoil.DataCached), string(counterfoil.DataOffline), string(counterfoil.DataReplayed), string(counterfoil.DataLive),
 		string(counterfoil.OutcomeSucceeded), string(counterfoil.OutcomeFailed), string(counterfoil.OutcomeCancelled),

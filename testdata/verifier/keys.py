@@ -56,7 +56,7 @@ def key(v):
     if text(m["kid"]) != unpadded(hashlib.sha256(canon.canonical(thumb)).digest()):
         invalid("the id is not the thumbprint")
     k = Record(
-        id=m["kid"], alg=alg, raw=raw, role=word(m["role"], "approver", "policy", "ledger", "receipt", "checkpoint", "witness"), owner=name(m["owner"]),
+        id=m["kid"], alg=alg, raw=raw, role=word(m["role"], "approver", "policy", "ledger", "receipt", "checkpoint", "witness", "token"), owner=name(m["owner"]),
         custody=word(m["custody"], "holder", "gateway"), tenants=names(m["tenants"], 1, 1024, False), begins=time(m["notBefore"]),
         ends=time(m["notAfter"]) if "notAfter" in m else None, passkey=None, revoked=None,
     )

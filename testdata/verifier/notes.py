@@ -202,7 +202,7 @@ class History:
                 shown = any(
                     r.index > leaf and r.decision.subject == subject("key-id", k.id) and r.decision.why == "compromised"
                     and r.decision.at == k.revoked.at for r in self.revoked)
-            elif k.role != "witness":
+            elif k.role in ("ledger", "receipt", "checkpoint"):
                 shown = any(w.at < k.revoked.at for w in self.witnesses)
         keys.may_act(Record(**{**vars(k), "revoked": None}) if shown else k, tenant, at)
 
