@@ -11,6 +11,10 @@ import (
 // transaction, durable when it returns nil. Bytes named sealed are encrypted by the caller; the store never reads them.
 // Errors carry a counterfoil.Code: CodeUnavailable when nothing was recorded (busy, full, read-only, closed),
 // CodeUnknownOutcome when a commit may or may not have happened. A missing row is ErrNotFound.
+//
+// Text that is not UTF-8, or holds a NUL, is CodeInvalidInput, and so is a name that rows are found by (of a tenant, a
+// request, a counter, …) of more than 1,024 bytes. An event must be about what it is recorded with: the same tenant, the
+// same execution or request, and a phase that the method is for.
 
 // ErrNotFound says that there is no such row for that tenant.
 const ErrNotFound = sentinel("there is no such record")

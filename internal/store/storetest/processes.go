@@ -26,7 +26,7 @@ func (p Program) Run(t *testing.T, fresh func(t *testing.T) (place string)) {
 	for name, run := range map[string]func(t *testing.T, c *crew){
 		"Kill_everyStage": killEveryStage,
 		"Kill_anywhere":   func(t *testing.T, c *crew) { killAnywhere(t, c, 24) },
-		// SOAK=1 go test -run Soak -timeout 1h
+		// SOAK=1 go test -run TestProcesses -timeout 1h
 		"Kill_anywhere_Soak": func(t *testing.T, c *crew) { soak(t); killAnywhere(t, c, 500) },
 		"Together":           workTogether,
 		"Contend": func(t *testing.T, c *crew) {
