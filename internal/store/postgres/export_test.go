@@ -28,6 +28,7 @@ func (s *Store) Kill() {
 	<-s.lease.done
 	s.lease.mu.Lock()
 	s.lease.drop(context.Background())
+	s.lease.id = "" // so that Close gives up nobody's lease
 	s.lease.mu.Unlock()
 	_ = s.Close()
 }

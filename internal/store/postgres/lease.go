@@ -83,14 +83,28 @@ func (l *lease) renew(ctx context.Context) error {
 	defer l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, max(l.o.Lease, 2*time.Second))
 	defer cancel()
-	var err error
-	if l.conn == nil {
-		if l.conn, err = pgx.ConnectConfig(ctx, l.cfg); err != nil {
-			l.conn = nil
-			return connectError(err)
-		}
+	if err := l.connect(ctx); err != nil {
+		return err
 	}
 	if err := l.extend(ctx); err != nil {
+		l.drop(ctx)
+		return fail(counterfoil.CodeUnavailable, "the database could not be told that this process is alive", err)
+	}
+	return nil
+}
+
+// connect opens the connection if there is none. It does not wait for the disk: a sign of life that a crash of the server
+// takes back makes the process look dead sooner, and it takes another name.
+func (l *lease) connect(ctx context.Context) error {
+	if l.conn != nil {
+		return nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, l.cfg)
+	if err != nil {
+		return connectError(err)
+	}
+	l.conn = conn
+	if _, err := conn.Exec(ctx, `SET synchronous_commit = off`); err != nil {
 		l.drop(ctx)
 		return fail(counterfoil.CodeUnavailable, "the database could not be told that this process is alive", err)
 	}
@@ -139,9 +153,10 @@ func (l *lease) end() {
 	<-l.done
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if l.conn != nil {
+	// The end of run may have cut a renewal short, and its connection with it.
+	if l.connect(ctx) == nil {
 		_, _ = l.conn.Exec(ctx, `DELETE FROM processes WHERE id = $1`, l.process())
 	}
 	l.drop(ctx)
