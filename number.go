@@ -40,8 +40,8 @@ func (c *canonicalizer) number(dst, raw []byte) ([]byte, *Error) {
 }
 
 // appendExact appends the canonical form of a JSON number that has the same value. ok is false for a number that would be
-// rounded, and for -0. It takes no number for longer than it takes to read it: strconv needs a thousand times longer than
-// that for the smallest doubles.
+// rounded, and for -0. It takes no number for longer than it takes to read it: strconv needs hundreds of times longer
+// than that for the smallest doubles.
 func appendExact(dst, raw []byte) (out []byte, ok bool) {
 	d, ok := decimalOf(raw)
 	switch point := d.n + d.exp; {
@@ -61,8 +61,8 @@ func appendExact(dst, raw []byte) (out []byte, ok bool) {
 	return out, printed == d
 }
 
-// maxHardNumbers bounds the numbers of one document that are rounded by long arithmetic, which takes up to a tenth of a
-// millisecond each.
+// maxHardNumbers bounds the numbers of one document that are rounded by long arithmetic, which takes tens of
+// microseconds each.
 const maxHardNumbers = 64
 
 // isHard reports whether strconv may need long arithmetic to round a number.
@@ -209,7 +209,7 @@ func (d *decimal) double(raw []byte) (f float64, ok bool) {
 
 // smallest returns how many of the smallest double, 2^-1074, a decimal below 10^minPoint is. It is zero for a decimal with
 // digits beyond 10^-324: that is the shortest form of none. An error in the last place could only refuse a number, as what is
-// printed is compared with what was written; strconv's long arithmetic would take a thousand times longer.
+// printed is compared with what was written; strconv's long arithmetic would take hundreds of times longer.
 func (d *decimal) smallest() uint64 {
 	if d.exp < -324 {
 		return 0

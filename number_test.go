@@ -83,7 +83,7 @@ func TestParseArguments_anyDecimal(t *testing.T) {
 	checkNumber(t, "0.000000000000000000000000000000e-999999999999999999")
 }
 
-// Rounding a few numbers takes long arithmetic. A document of nothing else would take minutes.
+// Rounding a few numbers takes long arithmetic. A document of nothing else would take many seconds.
 func TestCanonicalize_boundsHardNumbers(t *testing.T) {
 	t.Parallel()
 	const most = 64
