@@ -36,7 +36,7 @@ func (p Program) Run(t *testing.T, fresh func(t *testing.T) (place string)) {
 			}
 			contendTogether(t, c, 4, uses)
 		},
-		"Contend_Soak": func(t *testing.T, c *crew) { soak(t); contendTogether(t, c, 8, 100_000) },
+		"Contend_Soak": func(t *testing.T, c *crew) { soak(t); contendTogether(t, c, 8, 20_000) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
