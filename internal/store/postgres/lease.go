@@ -81,7 +81,7 @@ func (l *lease) run(ctx context.Context) {
 func (l *lease) renew(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, max(l.o.Lease, 2*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(l.o.Lease, patience))
 	defer cancel()
 	if err := l.connect(ctx); err != nil {
 		return err
