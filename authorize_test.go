@@ -270,6 +270,7 @@ func TestAuthorize_policyChanged(t *testing.T) {
 	asDoc(inside(seen, "sources", "incidents", "provenance"))["observedAt"] = stamp(now()) // the current one is not
 	l.x.Context = mustContext(t, seen)
 	l.refused(counterfoil.CodePolicyDenied)
+	l.keyed(ledgerKey(t)) // the log of the first has a refusal of a later time
 	l.clock = at(20, 0, 30, 0)
 	_, _, err := l.execute()
 	noError(t, err)

@@ -83,7 +83,7 @@ func TestConformance_startFailsOnce(t *testing.T) {
 	}
 	_, r, err := l.execute()
 	wantCode(t, err, counterfoil.CodeUnavailable)
-	if r != nil || l.runs != 0 || len(l.ledger.Events()) != 0 {
+	if r != nil || l.runs != 0 || len(l.ledger.Events()) != 1 { // the refusal
 		t.Errorf("receipt %v, %d runs", r, l.runs)
 	}
 	broken = false

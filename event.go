@@ -73,7 +73,7 @@ func (p *Pseudonyms) Of(role, name string) string {
 	}
 	h := hmac.New(sha256.New, p.key)
 	h.Write([]byte("counterfoil/v1/pseudonym\n" + role + "\n" + name))
-	return pseudonymPrefix + hex.EncodeToString(h.Sum(nil))
+	return string(hex.AppendEncode(append(make([]byte, 0, len(pseudonymPrefix)+2*sha256.Size), pseudonymPrefix...), h.Sum(nil)))
 }
 
 // EventParams is what an event says. Names go in as they are and come out as pseudonyms. Absent members are left out.
@@ -156,6 +156,9 @@ func (e Event) Phase() Phase { return e.phase }
 
 // Tenant returns the tenant whose log the event belongs to.
 func (e Event) Tenant() string { return e.p.Tenant }
+
+// Audience returns the log that the event belongs to.
+func (e Event) Audience() string { return e.p.Audience }
 
 // ExecutionID returns the execution or request that the event is about.
 func (e Event) ExecutionID() string { return e.p.ExecutionID }

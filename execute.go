@@ -33,8 +33,8 @@ type Executor interface {
 	Tool() string
 	Effect() Effect
 	// Execute runs the redeemed operation. An error that carries CodeExecutionFailed says that the tool was not
-	// reached; any other error leaves the outcome unknown. ctx has a deadline, which is the work's. Execute is waited for
-	// beyond it, but nothing that comes back then is accepted.
+	// reached; any other error leaves the outcome unknown. ctx has a deadline, which is the work's. Execute must return when
+	// ctx has ended: it is waited for a little longer (Grace), so that it can say what it saw, and then left alone.
 	Execute(ctx context.Context, c *Claim) (Result, error)
 }
 
@@ -173,6 +173,9 @@ func (f *Finished) Err() error { return f.err }
 const (
 	DefaultTimeout = 10 * time.Minute // when nobody says
 	MaxTimeout     = 24 * time.Hour
+
+	// Grace is how long an executor is waited for when its time is over or it was cancelled.
+	Grace = 10 * time.Second
 )
 
 // Run enters the executor with the claim, once, and judges what comes back. It always returns a Finished that Settle
@@ -181,7 +184,8 @@ const (
 //
 // The executor's deadline is that of ctx, DefaultTimeout from now if ctx has none, and never later than MaxTimeout. What comes
 // back after it, or after a cancellation, is observed and not accepted: a read has failed then, the outcome of anything else is
-// indeterminate.
+// indeterminate. An executor that has not come back when Grace is over too is left alone: nobody can end it from outside. It
+// can't redeem the claim any more, and whatever it returns is ignored.
 func Run(ctx context.Context, c *Claim, x Executor) (*Finished, error) {
 	if c == nil || c.auth == nil || x == nil {
 		return nil, fail(CodeInvalidInput, "running needs a claim and an executor")
@@ -202,7 +206,7 @@ func run(ctx context.Context, c *Claim, x Executor, timeout time.Duration) *Fini
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	c.deadline.Store(&deadline)
-	res, err := enter(ctx, c, x)
+	res, err := await(ctx, c, x)
 	late := context.Cause(ctx)
 	switch {
 	case c.redeemed.CompareAndSwap(false, true):
@@ -222,6 +226,33 @@ func run(ctx context.Context, c *Claim, x Executor, timeout time.Duration) *Fini
 		f.observe(res)
 	}
 	return f
+}
+
+// await enters the executor and waits until it comes back, or Grace beyond the end of ctx.
+func await(ctx context.Context, c *Claim, x Executor) (Result, error) {
+	var back struct { // not read before done is closed
+		res Result
+		err error
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done) // also if the executor ends its goroutine
+		back.err = CodeUnknownOutcome
+		back.res, back.err = enter(ctx, c, x)
+	}()
+	select {
+	case <-done:
+		return back.res, back.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return back.res, back.err
+	case <-grace.C:
+		return Result{}, failWith(CodeUnknownOutcome, "the executor does not end", context.Cause(ctx))
+	}
 }
 
 // enter calls the executor. A panic in it becomes an error: what it did before is unknown.
@@ -346,7 +377,7 @@ type Execution struct {
 	Signer     Signer // of receipts
 	Pseudonyms *Pseudonyms
 	Now        func() time.Time
-	// Timeout is the executor's; zero is DefaultTimeout, and MaxTimeout is the most. An executor that does not end is waited for.
+	// Timeout is the executor's; zero is DefaultTimeout, and MaxTimeout is the most.
 	Timeout time.Duration
 }
 
@@ -359,40 +390,12 @@ func read(clock func() time.Time) (now time.Time, err error) {
 }
 
 // Execute authorizes, spends, runs and settles. It returns the result and the receipt; an execution that did not succeed
-// returns its receipt with an error: CodeExecutionFailed, CodeAborted or CodeUnknownOutcome.
+// returns its receipt with an error: CodeExecutionFailed, CodeAborted or CodeUnknownOutcome. A Ledger that is a Refuser
+// keeps a record of each refusal.
 func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
-	if x.Now == nil || x.Executor == nil || x.Operation == nil {
-		return Result{}, nil, fail(CodeInvalidInput, "the execution is not complete")
-	}
-	if x.Timeout < 0 || x.Timeout > MaxTimeout {
-		return Result{}, nil, fail(CodeInvalidInput, "an executor may take a day at most")
-	}
-	p := SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms}
-	if err := p.check(); err != nil {
-		return Result{}, nil, err
-	}
-	if x.Ledger == nil {
-		return Result{}, nil, fail(CodeInvalidInput, "the execution has no ledger")
-	}
-	if err := fits(x.Executor, x.Operation); err != nil {
-		return Result{}, nil, failWith(CodeInvalidInput, "the executor is for another tool or effect", err)
-	}
-	now, err := read(x.Now)
+	c, err := x.admit(ctx)
 	if err != nil {
-		return Result{}, nil, err
-	}
-	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, now)
-	if err != nil {
-		return Result{}, nil, err
-	}
-	// Without this a wrong key would come to light only after the effect.
-	key, err := publicOf(x.Signer)
-	if err != nil || key.Role != RoleReceipt || !key.validAt(x.Approval.tenant, now) {
-		return Result{}, nil, failWith(CodeSignatureInvalid, "there is no key that may sign the receipt", err)
-	}
-	c, err := Spend(ctx, x.Ledger, a, p)
-	if err != nil {
-		return Result{}, nil, err
+		return Result{}, nil, x.refused(ctx, err)
 	}
 	if x.Timeout == 0 {
 		x.Timeout = DefaultTimeout
@@ -415,4 +418,38 @@ func Execute(ctx context.Context, x Execution) (Result, *Receipt, error) {
 	default:
 		return Result{}, r, failWith(CodeUnknownOutcome, "nobody can say whether the effect happened", f.err)
 	}
+}
+
+// admit makes every check and spends the use: all that comes before the executor.
+func (x *Execution) admit(ctx context.Context) (*Claim, error) {
+	if x.Now == nil || x.Executor == nil || x.Operation == nil {
+		return nil, fail(CodeInvalidInput, "the execution is not complete")
+	}
+	if x.Timeout < 0 || x.Timeout > MaxTimeout {
+		return nil, fail(CodeInvalidInput, "an executor may take a day at most")
+	}
+	p := SpendParams{ExecutionID: x.ID, Nonce: x.Nonce, Pseudonyms: x.Pseudonyms}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if x.Ledger == nil {
+		return nil, fail(CodeInvalidInput, "the execution has no ledger")
+	}
+	if err := fits(x.Executor, x.Operation); err != nil {
+		return nil, failWith(CodeInvalidInput, "the executor is for another tool or effect", err)
+	}
+	now, err := read(x.Now)
+	if err != nil {
+		return nil, err
+	}
+	a, err := Authorize(x.DryRun, x.Approval, x.Context, x.StepID, x.Operation, x.Keys, now)
+	if err != nil {
+		return nil, err
+	}
+	// Without this a wrong key would come to light only after the effect.
+	key, err := publicOf(x.Signer)
+	if err != nil || key.Role != RoleReceipt || !key.validAt(x.Approval.tenant, now) {
+		return nil, failWith(CodeSignatureInvalid, "there is no key that may sign the receipt", err)
+	}
+	return Spend(ctx, x.Ledger, a, p)
 }

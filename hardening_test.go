@@ -281,6 +281,7 @@ func TestExecute_sourceGrowsOld(t *testing.T) {
 	l := newLab(t)
 	l.clock = at(20, 0, 30, 1)
 	l.refused(counterfoil.CodePolicyDenied)
+	l.keyed(ledgerKey(t)) // the log of the first has a refusal of a later time
 	l.clock = at(20, 0, 30, 0)
 	_, _, err := l.execute()
 	noError(t, err)

@@ -359,7 +359,7 @@ func TestExecute_deadline(t *testing.T) {
 		"destructive": {counterfoil.OutcomeIndeterminate, counterfoil.CodeUnknownOutcome},
 	} {
 		l := effectLab(t, effect)
-		l.x.Timeout = time.Millisecond
+		l.x.Timeout = 50 * time.Millisecond
 		l.executes(func(ctx context.Context, w counterfoil.Work) (counterfoil.Result, error) {
 			<-ctx.Done()
 			return counterfoil.Result{Value: []byte(rawResult), Rows: 1}, nil

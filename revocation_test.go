@@ -56,7 +56,7 @@ func TestExecute_revoked(t *testing.T) {
 				return
 			}
 			wantCode(t, err, c.code)
-			if r != nil || l.runs != 0 || l.ledger.Uses() != 0 || len(l.ledger.Events()) != 1 {
+			if r != nil || l.runs != 0 || l.ledger.Uses() != 0 || len(l.ledger.Events()) != 2 { // the revocation and the refusal
 				t.Errorf("receipt %v, %d runs, %d uses, %d events", r, l.runs, l.ledger.Uses(), len(l.ledger.Events()))
 			}
 		})

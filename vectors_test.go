@@ -81,7 +81,10 @@ func vector(t testing.TB, name, expect string, content []byte) {
 		case "bundle":
 			lines = append(lines, "keys: keys"+rest+".txt", "now: "+stamp(tomorrow()))
 		case "dry-run", "operation":
-			lines = append(lines, "policy: policy.txt")
+			if !strings.HasPrefix(rest, "-fixture") {
+				rest = ""
+			}
+			lines = append(lines, "policy: policy"+rest+".txt")
 		case "decision":
 			p := payloadOf(content)
 			lines = append(lines, "keys: keys.txt", "tenant: acme", "audience: log.example.test", "verb: "+asString(p["verb"]), "subject: "+asString(p["subject"]))

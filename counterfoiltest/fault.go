@@ -22,6 +22,7 @@ type Point int
 const (
 	AtSpend Point = iota + 1
 	AtSettle
+	AtRefuse
 )
 
 // A Failure is how a ledger fails.
@@ -62,7 +63,7 @@ type FaultyLedger struct {
 // that is none is a mistake of the test: it panics.
 func NewFaultyLedger(l counterfoil.Ledger, faults ...Fault) *FaultyLedger {
 	for _, f := range faults {
-		if f.At != AtSpend && f.At != AtSettle || f.Do < Refuse || f.Do > BlockAfter || f.Call < 0 {
+		if f.At < AtSpend || f.At > AtRefuse || f.Do < Refuse || f.Do > BlockAfter || f.Call < 0 {
 			panic("counterfoiltest: this is not a fault")
 		}
 	}
@@ -101,6 +102,18 @@ func (l *FaultyLedger) Settle(ctx context.Context, r *counterfoil.Receipt, compl
 		return counterfoil.CodeAlreadyUsed
 	}
 	_, err := f.around(ctx, func() error { return l.inner.Settle(ctx, r, completed) })
+	return err
+}
+
+// Refuse implements counterfoil.Refuser. What the ledger within does not keep is lost.
+func (l *FaultyLedger) Refuse(ctx context.Context, refused counterfoil.Event) error {
+	f := l.next(AtRefuse)
+	_, err := f.around(ctx, func() error {
+		if keeper, ok := l.inner.(counterfoil.Refuser); ok {
+			return keeper.Refuse(ctx, refused)
+		}
+		return nil
+	})
 	return err
 }
 

@@ -95,6 +95,17 @@ func (l *Ledger) Settle(_ context.Context, r *counterfoil.Receipt, completed cou
 	return nil
 }
 
+// Refuse implements counterfoil.Refuser.
+func (l *Ledger) Refuse(_ context.Context, refused counterfoil.Event) error {
+	if refused.Audience() != l.audience {
+		return counterfoil.CodeIntegrityFailed // it belongs in another log
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.append(refused, l.now())
+	return nil
+}
+
 // Revoke records a decision to revoke with its event. No later Spend gets past it. The caller has verified the decision
 // (Decision.Verify): nothing of it is checked here.
 func (l *Ledger) Revoke(d *counterfoil.Decision, revoked counterfoil.Event) error {
