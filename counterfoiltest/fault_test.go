@@ -278,3 +278,27 @@ func TestLedger_refuses(t *testing.T) {
 		t.Error("a use that is none has a record")
 	}
 }
+
+// Refusals pass through to the ledger within, unless they are told to fail; a ledger that keeps none loses them.
+func TestFaultyLedger_refuse(t *testing.T) {
+	t.Parallel()
+	key := counterfoiltest.Key(t, counterfoil.RoleLedger, "gateway", "acme")
+	book := counterfoiltest.NewLedger("log.example.test", key, now)
+	l := counterfoiltest.NewFaultyLedger(book, counterfoiltest.Fault{At: counterfoiltest.AtRefuse, Call: 2, Do: counterfoiltest.FailBefore})
+	if err := l.Refuse(t.Context(), started(t)); err != nil {
+		t.Error(err)
+	}
+	if err := l.Refuse(t.Context(), started(t)); !errors.Is(err, counterfoiltest.ErrFault) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(book.Events()); n != 1 || l.Calls(counterfoiltest.AtRefuse) != 2 {
+		t.Errorf("%d events", n)
+	}
+	if err := counterfoiltest.NewFaultyLedger(struct{ counterfoil.Ledger }{book}).Refuse(t.Context(), started(t)); err != nil || len(book.Events()) != 1 {
+		t.Errorf("got %v", err)
+	}
+	elsewhere := counterfoiltest.NewLedger("elsewhere.example.test", key, now)
+	if err := elsewhere.Refuse(t.Context(), started(t)); !errors.Is(err, counterfoil.CodeIntegrityFailed) || len(elsewhere.Events()) != 0 {
+		t.Errorf("got %v", err)
+	}
+}
