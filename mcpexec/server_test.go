@@ -136,7 +136,7 @@ func TestExecute_realServerRefuses(t *testing.T) {
 		return through(s)(ctx, tool, arguments)
 	}
 	_, rep, err = l.execute()
-	if !errors.Is(err, counterfoil.CodeUnknownOutcome) || rep.Outcome != counterfoil.OutcomeIndeterminate {
+	if !errors.Is(err, counterfoil.CodeExecutionFailed) || rep.Outcome != counterfoil.OutcomeFailed { // it only reads
 		t.Errorf("cancelled: got %v, %s", err, rep.Outcome)
 	}
 }

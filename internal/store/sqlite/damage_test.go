@@ -118,8 +118,11 @@ func TestDamage_cut(t *testing.T) {
 	rnd := dice(t)
 	for n := range soak(40, 1000) {
 		size := 1 + rnd.IntN(len(content)-1)
-		if n%2 == 0 {
+		switch n % 4 {
+		case 0:
 			size = size / 4096 * 4096
+		case 1:
+			size = len(content) - 1 - rnd.IntN(4095) // inside the last page
 		}
 		file := filepath.Join(t.TempDir(), "test.db")
 		must(t, os.WriteFile(file, content[:size], 0o600))

@@ -61,8 +61,12 @@ func prepareLocked(ctx context.Context, path string, o Options) error {
 	if msg := filelock.Exposed(info); msg != "" {
 		return fail(counterfoil.CodeIntegrityFailed, name+" "+msg, nil)
 	}
+	cut := info.Size()%pageSize != 0 && !hasLog(path)
 	if err := upgrade(ctx, path, readWrite, o); err != nil {
 		return openError(name, err)
+	}
+	if cut {
+		return fail(counterfoil.CodeIntegrityFailed, name+" ends inside a page: it was cut off; restore it", nil)
 	}
 	if info.Size() > checkedAtStart {
 		return nil
@@ -74,6 +78,15 @@ func prepareLocked(ctx context.Context, path string, o Options) error {
 // checkedAtStart bounds, in bytes, the databases of which every page is looked at before they are used: a larger one would
 // keep its user waiting, and is left to Check.
 const checkedAtStart = 16 << 20
+
+// pageSize is SQLite's, in bytes, of every database that is made here. SQLite itself takes what a last page lacks for zeros.
+const pageSize = 4096
+
+// hasLog reports whether there is a write-ahead log, which holds what a crash may have cut off the database.
+func hasLog(path string) bool {
+	info, err := os.Stat(path + "-wal")
+	return err == nil && info.Size() > 0
+}
 
 // create makes the database under another name and moves it into its place when it is complete: a crash leaves no
 // database rather than half of one.
