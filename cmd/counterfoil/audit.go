@@ -21,7 +21,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "Verify and export the log of everything that was decided and done",
 		Example: "  counterfoil audit verify\n  counterfoil audit export --out log.jsonl",
 	}
-	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditCheckpointCommand(), a.auditProofCommand())
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditCheckpointCommand(), a.auditProofCommand(), a.auditServeCommand())
 	return cmd
 }
 

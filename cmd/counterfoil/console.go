@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"time"
 
@@ -73,23 +72,7 @@ func (s *state) holdConsole(ctx context.Context) error {
 		return errors.Join(err, ln.Close())
 	}
 	defer pages.Close()
-	srv := console.NewServer(pages, s.log)
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		err := srv.Shutdown(c)
-		if err != nil {
-			err = srv.Close() // who still reads then has had their time
-		}
-		stopped <- err
-	})
-	err = srv.Serve(ln)
-	if errors.Is(err, http.ErrServerClosed) {
-		return <-stopped
-	}
-	stop()
-	return err
+	return serveUntil(ctx, console.NewServer(pages, s.log), ln)
 }
 
 // reviewer is the gateway as the console sees it.
