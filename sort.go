@@ -19,6 +19,9 @@ type rank struct {
 	of    int32 // the member
 }
 
+// byte returns the order's byte i, from the last.
+func (r rank) byte(i int) byte { return byte(r.order >> (8 * i)) } //nolint:gosec // one byte of it is meant
+
 func (s *nameSorter) nameOf(r rank) []byte {
 	m := s.members[r.of]
 	return s.names[m.name.from:m.name.to]
@@ -68,7 +71,7 @@ func radixSort(ranks, spare []rank) bool {
 	var counts [8][256]int32
 	for _, r := range ranks {
 		for i := range counts {
-			counts[i][byte(r.order>>(8*i))]++
+			counts[i][r.byte(i)]++
 		}
 	}
 	alike := true
@@ -81,7 +84,7 @@ func radixSort(ranks, spare []rank) bool {
 	from, to := ranks, spare
 	for i := range counts {
 		count := &counts[i]
-		if int(count[byte(from[0].order>>(8*i))]) == len(from) {
+		if int(count[from[0].byte(i)]) == len(from) {
 			continue // this byte is the same everywhere
 		}
 		next := int32(0)
@@ -89,7 +92,7 @@ func radixSort(ranks, spare []rank) bool {
 			count[b], next = next, next+n
 		}
 		for _, r := range from {
-			at := &count[byte(r.order>>(8*i))]
+			at := &count[r.byte(i)]
 			to[*at] = r
 			*at++
 		}

@@ -173,7 +173,7 @@ func orderOf(s []byte) uint64 {
 	// unitOrder on all bytes at once: those that are 0xEE or 0xEF become zero, and then a high bit.
 	other := (w | ones) ^ 0xEF*ones
 	w += ^((other&lows + lows) | other | lows) >> 3
-	return w&^0xFF | uint64(n)
+	return w&^0xFF | uint64(n) //nolint:gosec // n is 0 to 8
 }
 
 // endsInWindow reports whether an order's text is no longer than the window.

@@ -193,8 +193,10 @@ func TestClock(t *testing.T) {
 	c = counterfoiltest.NewClock(now())
 	c.Now()
 	c.Set(now().Add(time.Hour))
-	if !c.Now().Equal(now().Add(time.Hour)) || !c.Now().Equal(now().Add(time.Hour)) {
-		t.Error("a clock without jumps moves")
+	for range 2 {
+		if !c.Now().Equal(now().Add(time.Hour)) {
+			t.Error("a clock without jumps moves")
+		}
 	}
 }
 
