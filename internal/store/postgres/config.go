@@ -77,13 +77,14 @@ func isSchema(s string) bool {
 
 // settings are what every session must have, whatever the server's, the database's or the role's defaults say. Times and
 // text don't depend on the place; nothing is acknowledged before it is durable; no lock is waited for, and none held by
-// somebody who has gone, for ever; rows are found by index, since plans that were made for empty tables live on.
+// somebody who has gone, for ever; rows are found by index, since plans are made once and those for empty tables live on.
 func settings(schema string) map[string]string {
 	return map[string]string{
 		"search_path": schema + ", pg_temp", "client_encoding": "UTF8", "standard_conforming_strings": "on", "TimeZone": "UTC", "DateStyle": "ISO, MDY",
 		"default_transaction_isolation": "read committed", // of single statements
 		"lock_timeout":                  "20s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "20s",
 		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off", "work_mem": "16MB",
+		"plan_cache_mode": "force_generic_plan", // a plan for arrays of any length: planning anew costs more than running
 	}
 }
 
