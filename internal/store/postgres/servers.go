@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/counterfoil/counterfoil"
@@ -52,7 +51,7 @@ func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.S
 
 // see makes the row first, so that there is something to lock.
 func (t *tx) see(row gateway.ServerRow) (gateway.ServerRow, error) {
-	pins, err := mergePins(nil, row.Pins)
+	pins, err := gateway.MergePins(nil, row.Pins)
 	if err != nil {
 		return row, err
 	}
@@ -64,7 +63,7 @@ func (t *tx) see(row gateway.ServerRow) (gateway.ServerRow, error) {
 	if err != nil {
 		return row, err
 	}
-	if pins, err = mergePins(known.Pins, row.Pins); err != nil {
+	if pins, err = gateway.MergePins(known.Pins, row.Pins); err != nil {
 		return row, err
 	}
 	if _, err := t.exec(`UPDATE servers SET name = $3, tools = $4, pins = $5, seen = $6 WHERE tenant = $1 AND id = $2`,
@@ -75,43 +74,12 @@ func (t *tx) see(row gateway.ServerRow) (gateway.ServerRow, error) {
 	return known, nil
 }
 
-// mergePins adds to the known pins those of tools that they lack. A pin that is there is never changed.
-func mergePins(known, seen []byte) ([]byte, error) {
-	pins, err := parsePins(seen)
-	if err != nil {
-		return nil, err
-	}
-	old, err := parsePins(known)
-	if err != nil {
-		return nil, err
-	}
-	for tool, digest := range old {
-		pins[tool] = digest
-	}
-	b, err := json.Marshal(pins)
-	if err != nil {
-		return nil, fail(counterfoil.CodeInternal, "the pins could not be written down", nil)
-	}
-	return counterfoil.Canonicalize(b)
-}
-
-func parsePins(b []byte) (map[string]string, error) {
-	pins := map[string]string{}
-	if b == nil {
-		return pins, nil
-	}
-	if err := json.Unmarshal(b, &pins); err != nil || pins == nil {
-		return nil, fail(counterfoil.CodeInvalidInput, "pins are an object of digests by tool", nil)
-	}
-	return pins, nil
-}
-
 // ClassifyServer implements gateway.Servers.
 func (s *Store) ClassifyServer(ctx context.Context, row gateway.ServerRow, e counterfoil.Event) error {
 	if len(row.Classes) == 0 || len(row.Decision) == 0 || len(row.Pins) == 0 {
 		return fail(counterfoil.CodeInvalidInput, "a classification has classes, pins and a decision", nil)
 	}
-	if _, err := parsePins(row.Pins); err != nil {
+	if err := gateway.CheckPins(row.Pins); err != nil {
 		return err
 	}
 	if _, err := s.Server(ctx, row.Tenant, row.ID); err != nil { // no log is made for a tenant that isn't there

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
 
@@ -24,25 +23,8 @@ func scanExecution(r scanner) (gateway.Execution, error) {
 	err := r.Scan(&x.Tenant, &x.ID, &request, &started, &outcome, &step,
 		&x.Approval, &x.DryRun, &x.Policy, &x.Operation, &x.Consumption, &x.Receipt)
 	x.Request, x.Outcome, x.StartedAt = request.String, outcome.String, instant(started)
-	describe(&x, step)
+	x.Describe(step)
 	return x, err
-}
-
-// describe takes what lists say of a step out of the dry run. What can't be read is left empty: it decides nothing.
-func describe(x *gateway.Execution, step string) {
-	p, err := counterfoil.ParsePolicy(x.Policy)
-	if err != nil {
-		return
-	}
-	d, err := counterfoil.ParseDryRun(x.DryRun, p)
-	if err != nil {
-		return
-	}
-	for _, s := range d.Plan().Steps() {
-		if s.ID == step {
-			x.Upstream, x.Tool, x.Effect = s.Source.Attribution, s.Tool, s.Effect
-		}
-	}
 }
 
 // Execution implements gateway.Executions.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 )
@@ -48,7 +46,7 @@ func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.S
 		if err != nil && !errors.Is(err, gateway.ErrNotFound) {
 			return err
 		}
-		pins, err := mergePins(known.Pins, row.Pins)
+		pins, err := gateway.MergePins(known.Pins, row.Pins)
 		if err != nil {
 			return err
 		}
@@ -77,43 +75,12 @@ func (t *tx) server(tenant, id string) (gateway.ServerRow, error) {
 	return found[0], nil
 }
 
-// mergePins adds to the known pins those of tools that they lack. A pin that is there is never changed.
-func mergePins(known, seen []byte) ([]byte, error) {
-	pins, err := parsePins(seen)
-	if err != nil {
-		return nil, err
-	}
-	old, err := parsePins(known)
-	if err != nil {
-		return nil, err
-	}
-	for tool, digest := range old {
-		pins[tool] = digest
-	}
-	b, err := json.Marshal(pins)
-	if err != nil {
-		return nil, fail(counterfoil.CodeInternal, "the pins could not be written down", err)
-	}
-	return counterfoil.Canonicalize(b)
-}
-
-func parsePins(b []byte) (map[string]string, error) {
-	pins := map[string]string{}
-	if b == nil {
-		return pins, nil
-	}
-	if err := json.Unmarshal(b, &pins); err != nil || pins == nil {
-		return nil, fail(counterfoil.CodeInvalidInput, "pins are an object of digests by tool", err)
-	}
-	return pins, nil
-}
-
 // ClassifyServer implements gateway.Servers.
 func (s *Store) ClassifyServer(ctx context.Context, row gateway.ServerRow, e counterfoil.Event) error {
 	if len(row.Classes) == 0 || len(row.Decision) == 0 || len(row.Pins) == 0 {
 		return fail(counterfoil.CodeInvalidInput, "a classification has classes, pins and a decision", nil)
 	}
-	if _, err := parsePins(row.Pins); err != nil {
+	if err := gateway.CheckPins(row.Pins); err != nil {
 		return err
 	}
 	return s.commit(ctx, func(t *tx) error {
