@@ -98,7 +98,8 @@ func (f *fixture) use(url string) {
 	f.env = append(f.env, storeVariable+"="+url)
 }
 
-// replica returns the same installation on another machine: a copy of the state directory, and the same database.
+// replica returns the same installation on another machine: a copy of the state directory, the same database, and the same
+// directory of checkpoints.
 func (f *fixture) replica() *fixture {
 	f.t.Helper()
 	r := *f
@@ -109,7 +110,13 @@ func (f *fixture) replica() *fixture {
 	r.console = "127.0.0.1:" + strconv.Itoa(freePort(f.t))
 	config, err := os.ReadFile(filepath.Join(r.dir, configFile))
 	must(f.t, err)
-	must(f.t, os.WriteFile(filepath.Join(r.dir, configFile), bytes.Replace(config, []byte(old), []byte(r.console), 1), 0o600))
+	config = bytes.Replace(config, []byte(old), []byte(r.console), 1)
+	if !bytes.Contains(config, []byte("checkpoints:")) {
+		shared := filepath.Join(f.dir, checkpointDir)
+		must(f.t, os.MkdirAll(shared, 0o700))
+		config = append(config, "\ncheckpoints: "+shared+"\n"...)
+	}
+	must(f.t, os.WriteFile(filepath.Join(r.dir, configFile), config, 0o600))
 	must(f.t, filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, os.Chmod(path, 0o700))
