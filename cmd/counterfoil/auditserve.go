@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/counterfoil/counterfoil/internal/console"
+	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 // logPath is where the log is served: below it comes the log's id, and then what c2sp.org/tlog-tiles names.
@@ -37,7 +39,10 @@ arguments; still, everybody on this machine can read them while this runs.`,
 }
 
 func (a *app) serveLog(ctx context.Context, s *state, listen string) error {
-	c, err := s.latest(ctx)
+	if _, err := s.latest(ctx); err != nil {
+		return err
+	}
+	id, err := translog.LogID(s.keys.Audience(), tenant)
 	if err != nil {
 		return err
 	}
@@ -46,18 +51,22 @@ func (a *app) serveLog(ctx context.Context, s *state, listen string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(a.out, "http://%s%s%s/checkpoint\n", ln.Addr(), logPath, c.Origin()[strings.LastIndexByte(c.Origin(), '/')+1:]); err != nil {
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	if !ok {
+		return errors.Join(errors.New("the address is not TCP"), ln.Close())
+	}
+	if _, err := fmt.Fprintf(a.out, "http://%s%s%s/checkpoint\n", addr, logPath, id); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	return serveUntil(ctx, console.NewServer(s.logHandler(), s.log), ln)
+	return serveUntil(ctx, console.NewServer(s.logHandler(addr.Port), s.log), ln)
 }
 
-// logHandler answers what is asked of this machine by an address of it: a page of the web that has a name of its own point here
-// gets nothing.
-func (s *state) logHandler() http.Handler {
+// logHandler serves the log to who asks for it by an address of the loopback interface.
+func (s *state) logHandler(port int) http.Handler {
+	hosts := console.LoopbackHosts(port)
 	mux := http.NewServeMux()
 	mux.HandleFunc(logPath, func(w http.ResponseWriter, r *http.Request) {
-		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" && host != "::1" && host != "localhost" {
+		if !slices.Contains(hosts[:], r.Host) {
 			http.Error(w, "this log is served on the loopback interface only", http.StatusForbidden)
 			return
 		}

@@ -53,13 +53,12 @@ func New(c Config) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := strconv.Itoa(c.Port)
 	return &Console{
 		service:  c.Service,
 		sessions: c.Sessions,
-		hosts:    [3]string{"127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port},
+		hosts:    LoopbackHosts(c.Port),
 		// Cookies are shared between the ports of a host, so that the name tells two consoles apart.
-		cookie: "counterfoil-" + port,
+		cookie: "counterfoil-" + strconv.Itoa(c.Port),
 		now:    c.Now,
 		log:    c.Log,
 		cross:  http.NewCrossOriginProtection(),

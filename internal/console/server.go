@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 )
 
@@ -39,4 +40,11 @@ func CheckLoopback(addr string) error {
 		return errors.New("the console listens on the loopback interface only, on 127.0.0.1 or [::1]")
 	}
 	return nil
+}
+
+// LoopbackHosts returns what the Host header of a request to a loopback port may say. A server that takes no other can't be
+// reached by a page of the web whose own name was made to point here.
+func LoopbackHosts(port int) [3]string {
+	p := ":" + strconv.Itoa(port)
+	return [3]string{"127.0.0.1" + p, "localhost" + p, "[::1]" + p}
 }
