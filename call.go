@@ -163,7 +163,7 @@ func readOperation(r *reader, n value, p *Policy) (*Operation, error) {
 		return nil, r.err
 	}
 	o.parameters, o.canon = r.raw(m[3]), r.raw(n)
-	if len(o.parameters) > p.parameters.bytes || !isCanonical(o.parameters, p.parameters) {
+	if r.exceeds(m[3], p.parameters) {
 		return nil, failAt(CodeInvalidInput, r.pointer(m[3]), "the parameters exceed the policy's budget")
 	}
 	if fingerprint(o.tool, o.parameters) != o.fingerprint {

@@ -15,9 +15,19 @@ type checker struct {
 	lim   limits
 	found limits // nodes, depth and width so far
 
+	marked bool   // whether marks are to be made
+	marks  []mark // one for each value, in the order in which they begin
+
 	escaped bool   // whether the last string had escapes
 	names   []byte // the names that had, unescaped
 	scratch []byte
+}
+
+// A mark says of one value where it ends, how many values have begun by then, and of a string whether it has escapes. So a
+// reader passes over a value without looking into it.
+type mark struct {
+	end, next int32
+	escaped   bool
 }
 
 // isCanonical reports whether b is one strict JSON text in canonical form and within lim. It is a short cut for what
@@ -27,7 +37,12 @@ func isCanonical(b []byte, lim limits) bool {
 	return c.isCanonical()
 }
 
-func (c *checker) isCanonical() bool { return c.value(0, 0) == len(c.b) && utf8.Valid(c.b) }
+func (c *checker) isCanonical() bool {
+	if c.marked {
+		c.marks = make([]mark, 0, 8+len(c.b)/40)
+	}
+	return c.value(0, 0) == len(c.b) && utf8.Valid(c.b)
+}
 
 // at returns the byte at b[i], zero past the end. No canonical text has a zero byte.
 func (c *checker) at(i int) byte {
@@ -42,6 +57,19 @@ func (c *checker) value(i, depth int) int {
 		return -1
 	}
 	c.found.depth = max(c.found.depth, depth)
+	if !c.marked {
+		return c.any(i, depth)
+	}
+	at := len(c.marks)
+	c.marks = append(room(c.marks, 1), mark{})
+	c.escaped = false
+	i = c.any(i, depth)
+	c.marks[at] = mark{end: place(i), next: place(len(c.marks)), escaped: c.escaped}
+	return i
+}
+
+// any checks a value of any kind.
+func (c *checker) any(i, depth int) int {
 	switch c.at(i) {
 	case '{':
 		return c.object(i+1, depth)

@@ -83,31 +83,18 @@ func parseDigest(d *Digest, s []byte) bool {
 	return d.parseHex(s, digestPrefix) && !d.IsZero()
 }
 
-// parseHex reads a prefix and the hex digits of all bytes.
+// parseHex reads a prefix and the hex digits of all bytes, in lower case.
 func (d *Digest) parseHex(s []byte, prefix string) bool {
 	if len(s) != len(prefix)+2*len(d) || string(s[:len(prefix)]) != prefix {
 		return false
 	}
-	for i := range d {
-		high, low := nibble(s[len(prefix)+2*i]), nibble(s[len(prefix)+2*i+1])
-		if high|low > 15 {
-			return false
-		}
-		d[i] = high<<4 | low
+	const lower = 0x20 // the bit that the digits have, and of the letters those in lower case
+	common := byte(lower)
+	for _, c := range s[len(prefix):] {
+		common &= c
 	}
-	return true
-}
-
-// nibble returns the value of a lower-case hex digit, 255 for anything else.
-func nibble(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	default:
-		return 255
-	}
+	_, err := hex.Decode(d[:], s[len(prefix):])
+	return err == nil && common == lower
 }
 
 // String returns the text form that ParseDigest reads.

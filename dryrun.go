@@ -63,9 +63,9 @@ func (d *DryRun) encodeBudget(w *writer) {
 	w.open('{')
 	w.name("byEffect")
 	w.open('{')
-	effects := Effects()
-	slices.Sort(effects)
-	for _, e := range effects {
+	for _, e := range []Effect{
+		EffectDestructive, EffectJob, EffectMutation, EffectPublish, EffectRead, EffectRealtime, EffectRender, EffectShare, // all of them
+	} {
 		var n int64
 		for i := range d.plan.steps {
 			if d.plan.steps[i].Effect == e {

@@ -96,10 +96,13 @@ func VerifyEvidence(recorded, definition, record []byte) (*Evidence, error) {
 // toolDefinition takes the name out of a tool's definition.
 func toolDefinition(definition []byte) (name string, d Digest, err error) {
 	c, err := Canonicalize(definition)
+	var r *reader
+	if err == nil {
+		r, err = newSignedReader(c, argumentLimits())
+	}
 	if err != nil {
 		return "", Digest{}, err
 	}
-	r := &reader{b: c}
 	if r.is(r.root(), '{', "an object") {
 		for quoted, v := range r.entries(r.root()) {
 			if string(quoted) == `"name"` {

@@ -232,12 +232,13 @@ func (h *history) prove(x RevocationProof, c *Checkpoint, ring *KeyRing, r *Rece
 }
 
 // allows checks that nothing that a use rests on was revoked before it.
-func (h *history) allows(guards []Digest) error {
-	if h == nil {
+func (h *history) allows(dry *DryRun, a *Approval, keys []PublicKey) error {
+	if h == nil || len(h.revoked) == 0 {
 		return nil
 	}
+	rests := guards(dry, a, keys)
 	for _, x := range h.revoked {
-		if x.Index < h.started && slices.Contains(guards, x.Decision.subject) {
+		if x.Index < h.started && slices.Contains(rests, x.Decision.subject) {
 			return fail(CodeRevoked, "the log shows that what the use rests on was revoked before it")
 		}
 	}

@@ -122,11 +122,15 @@ func (p *Passkey) verify(k curveKey, m Message, s signature) string {
 // browsers add some on purpose (WebAuthn, section 5.8.1); a name that stands twice is not.
 func (p *Passkey) checkClientData(b []byte, challenge [32]byte) string {
 	const form = "the client data has another form"
-	canon, err := canonicalize(b, limits{bytes: maxClientData, nodes: 256, depth: 8, width: 64}, numbersRounded)
+	lim := limits{bytes: maxClientData, nodes: 256, depth: 8, width: 64}
+	canon, err := canonicalize(b, lim, numbersRounded)
+	var r *reader
+	if err == nil {
+		r, err = newSignedReader(canon, lim)
+	}
 	if err != nil || canon[0] != '{' {
 		return form
 	}
-	r := &reader{b: canon}
 	var typ, given, origin string
 	for name, v := range r.entries(r.root()) {
 		switch string(unquote(nil, name)) {

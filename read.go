@@ -21,16 +21,18 @@ const (
 	timeLayout       = "2006-01-02T15:04:05.000Z"
 )
 
-// A value is one value of a canonical document: where it begins and ends. The zero value is a member that is not there.
-type value struct{ from, to int }
+// A value is one value of a canonical document: where it begins and ends, and its mark. The zero value is a member that is
+// not there.
+type value struct{ from, to, mark int }
 
 // A reader takes typed values out of a canonical document. The first fault sticks and every later call returns a zero value,
 // so that parsing code reads as a list of what a document holds.
 type reader struct {
 	b      []byte
+	marks  []mark
 	err    error
 	signed bool   // every byte counts: a list that is not sorted is refused, not sorted
-	found  limits // the nodes, depth and width of a signed document: no part of it has more
+	found  limits // the nodes, depth and width of the document: no part of it has more
 	edits  *edits // what has to be rewritten; nil where nothing may be
 }
 
@@ -40,15 +42,19 @@ func newReader(b []byte, lim limits) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{b: c}, nil
+	r, err := newSignedReader(c, lim)
+	if err == nil {
+		r.signed = false
+	}
+	return r, err
 }
 
 // newSignedReader reads a document that is signed as it stands: only its canonical form is accepted, so that no byte of it
 // can change unseen. The reader keeps b.
 func newSignedReader(b []byte, lim limits) (*reader, error) {
-	c := checker{b: b, lim: lim}
+	c := checker{b: b, lim: lim, marked: true}
 	if len(b) <= lim.bytes && c.isCanonical() {
-		return &reader{b: b, signed: true, found: c.found}, nil
+		return &reader{b: b, marks: c.marks, signed: true, found: c.found}, nil
 	}
 	if _, err := canonicalize(b, lim, numbersExact); err != nil {
 		return nil, err
@@ -56,7 +62,13 @@ func newSignedReader(b []byte, lim limits) (*reader, error) {
 	return nil, fail(CodeInvalidInput, "this document must be in canonical form")
 }
 
-func (r *reader) root() value { return value{0, len(r.b)} }
+func (r *reader) root() value { return value{0, len(r.b), 0} }
+
+// value returns the value that begins at b[i], which has the mark given, and the mark of the value after it.
+func (r *reader) value(i, at int) (value, int) {
+	m := r.marks[at]
+	return value{i, int(m.end), at}, int(m.next)
+}
 
 // has reports whether the value is there and nothing has failed.
 func (r *reader) has(n value) bool { return r.err == nil && n.to > 0 }
@@ -94,18 +106,19 @@ func (r *reader) raw(n value) []byte { return r.b[n.from:n.to:n.to] }
 // entries yields the members or elements of container n: the quoted name, nil in an array, and the value.
 func (r *reader) entries(n value) iter.Seq2[[]byte, value] {
 	return func(yield func([]byte, value) bool) {
-		object := r.b[n.from] == '{'
+		object, at := r.b[n.from] == '{', n.mark+1
 		for i := n.from + 1; i < n.to-1; i++ {
 			var name []byte
 			if object {
 				end := skipString(r.b, i)
 				name, i = r.b[i:end], end+1
 			}
-			from := i
-			i = skipValue(r.b, from)
-			if !yield(name, value{from, i}) {
+			var v value
+			v, at = r.value(i, at)
+			if !yield(name, v) {
 				return
 			}
+			i = v.to
 		}
 	}
 }
@@ -116,29 +129,33 @@ func (r *reader) members(n value, out []value, names ...string) {
 	if !r.is(n, '{', "an object") {
 		return
 	}
-	k := 0
+	k, at := 0, n.mark+1
 	for i := n.from + 1; i < n.to-1; i++ {
-		found := k
-		for found < len(names) && !isNamed(r.b[i+1:], strings.TrimSuffix(names[found], "?")) {
-			found++
+		found, size := k, 0
+		for ; found < len(names); found++ {
+			if size = isNamed(r.b[i+1:], strings.TrimSuffix(names[found], "?")); size > 0 {
+				break
+			}
 		}
 		if found == len(names) {
-			from := skipString(r.b, i) + 1
-			r.fail(value{from, skipValue(r.b, from)}, "this member is not known")
+			v, _ := r.value(skipString(r.b, i)+1, at)
+			r.fail(v, "this member is not known")
 			return
 		}
 		r.absent(n, names[k:found])
 		k = found + 1
-		from := i + len(strings.TrimSuffix(names[found], "?")) + len(`"":`)
-		i = skipValue(r.b, from)
-		out[found] = value{from, i}
+		out[found], at = r.value(i+1+size+len(":"), at)
+		i = out[found].to
 	}
 	r.absent(n, names[k:])
 }
 
-// isNamed reports whether a name follows, without escapes, and its closing quote.
-func isNamed(b []byte, name string) bool {
-	return len(b) > len(name) && b[len(name)] == '"' && string(b[:len(name)]) == name
+// isNamed returns the length of the name given and its closing quote if they follow, without escapes, and else zero.
+func isNamed(b []byte, name string) int {
+	if len(b) > len(name) && b[len(name)] == '"' && string(b[:len(name)]) == name {
+		return len(name) + 1
+	}
+	return 0
 }
 
 func (r *reader) absent(n value, names []string) {
@@ -166,10 +183,14 @@ func (r *reader) is(n value, kind byte, what string) bool {
 
 // bound holds value n, a document inside another, to the bounds that it has by itself.
 func (r *reader) bound(n value, lim limits) {
-	within := r.signed && r.found.nodes <= lim.nodes && r.found.depth <= lim.depth && r.found.width <= lim.width
-	if r.has(n) && (n.to-n.from > lim.bytes || !within && !isCanonical(r.raw(n), lim)) {
+	if r.has(n) && r.exceeds(n, lim) {
 		r.fail(n, "this document exceeds its bounds")
 	}
+}
+
+func (r *reader) exceeds(n value, lim limits) bool {
+	within := r.found.nodes <= lim.nodes && r.found.depth <= lim.depth && r.found.width <= lim.width
+	return n.to-n.from > lim.bytes || !within && !isCanonical(r.raw(n), lim)
 }
 
 func (r *reader) elements(n value, atMost int) []value {
@@ -197,7 +218,7 @@ func (r *reader) content(n value) []byte {
 		return nil
 	}
 	quoted := r.raw(n)
-	if isPlain(quoted) {
+	if !r.marks[n.mark].escaped {
 		return quoted[1 : len(quoted)-1]
 	}
 	return unquote(nil, quoted)
@@ -332,7 +353,10 @@ func (r *reader) rewrite(n value, entries []string) {
 		if i > 0 {
 			b = append(b, ',')
 		}
+		from := len(b)
 		b = appendString(b, s)
+		m := &r.marks[n.mark+1+i]
+		m.end, m.escaped = place(len(b)), !isPlain(b[from:])
 	}
 }
 
@@ -435,7 +459,7 @@ func (r *reader) base64(n value, strict *base64.Encoding) []byte {
 	quoted := r.raw(n)
 	b := make([]byte, strict.DecodedLen(len(quoted)-2))
 	size, err := strict.Decode(b, quoted[1:len(quoted)-1])
-	if err != nil || size == 0 || !isPlain(quoted) {
+	if err != nil || size == 0 || r.marks[n.mark].escaped {
 		r.fail(n, "this must be standard base64")
 		return nil
 	}

@@ -61,29 +61,6 @@ func skipScalar(b []byte, i int) int {
 	return i
 }
 
-// skipValue returns the offset past the value that begins at b[i].
-func skipValue(b []byte, i int) int {
-	switch b[i] {
-	case '"':
-		return skipString(b, i)
-	case '{', '[':
-	default:
-		return skipScalar(b, i)
-	}
-	for open := 0; ; i++ {
-		switch b[i] {
-		case '"':
-			i = skipString(b, i) - 1
-		case '{', '[':
-			open++
-		case '}', ']':
-			if open--; open == 0 {
-				return i + 1
-			}
-		}
-	}
-}
-
 // isPlain reports whether a quoted string has no escapes: then it is its own canonical form.
 func isPlain(quoted []byte) bool { return bytes.IndexByte(quoted, '\\') < 0 }
 
