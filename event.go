@@ -29,12 +29,13 @@ const (
 	PhaseCompleted  Phase = "completed"    // the receipt is issued
 	PhaseLate       Phase = "late-outcome" // an outcome that came after recovery had issued the receipt
 	PhaseRevoked    Phase = "revoked"      // a person revoked an approval, a policy, a grant, a key or an actor
+	PhaseGoverned   Phase = "governed"     // an administrator changed what the tenant's decisions rest on: the code says what
 )
 
 func phases() []Phase {
 	return []Phase{
 		PhaseRefused, PhaseRequested, PhaseApproved, PhaseDenied, PhaseLapsed, PhaseClassified, PhaseStarted, PhaseCompleted, PhaseLate,
-		PhaseRevoked,
+		PhaseRevoked, PhaseGoverned,
 	}
 }
 

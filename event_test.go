@@ -126,7 +126,7 @@ func TestNewEvent(t *testing.T) {
 	good := counterfoil.EventParams{Tenant: "acme", Audience: "log.example.test", ExecutionID: "call-1", Code: "govern/not_allowed"}
 	for _, phase := range []counterfoil.Phase{
 		counterfoil.PhaseRefused, counterfoil.PhaseRequested, counterfoil.PhaseApproved, counterfoil.PhaseDenied, counterfoil.PhaseLapsed,
-		counterfoil.PhaseClassified, counterfoil.PhaseStarted, counterfoil.PhaseCompleted, counterfoil.PhaseLate, counterfoil.PhaseRevoked,
+		counterfoil.PhaseClassified, counterfoil.PhaseStarted, counterfoil.PhaseCompleted, counterfoil.PhaseLate, counterfoil.PhaseRevoked, counterfoil.PhaseGoverned,
 	} {
 		e, err := counterfoil.NewEvent(phase, names, good)
 		noError(t, err)

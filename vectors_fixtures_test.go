@@ -108,6 +108,10 @@ func TestVectors_fixtures(t *testing.T) {
 	l.refused(counterfoil.CodePolicyDenied)
 	e := l.ledger.Events()[0]
 	vector(t, "event-refused.txt", counterfoil.EventDigest(e).String(), e)
+	e = sealedEvent(t, counterfoil.PhaseGoverned, counterfoil.EventParams{
+		Tenant: "acme", Audience: auditor, ExecutionID: "change-1", Actor: "person:ada", Code: "freeze/tool",
+	})
+	vector(t, "event-governed.txt", counterfoil.EventDigest(e).String(), e)
 }
 
 // Canonical texts whose SHA-256 is published: ours are the same bytes.

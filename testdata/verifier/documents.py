@@ -412,7 +412,7 @@ def decision(e):
 
 
 PHASES = [
-    "refused", "requested", "approved", "denied", "lapsed", "classified", "started", "completed", "late-outcome", "revoked",
+    "refused", "requested", "approved", "denied", "lapsed", "classified", "started", "completed", "late-outcome", "revoked", "governed",
 ]
 
 
