@@ -19,16 +19,22 @@ type member struct {
 	done chan struct{} // closed when err is final
 }
 
-// A queue lets those who come together share one commit. While anybody waits, one goroutine commits for all; a caller who
-// comes alone starts it and hands over to it at once.
+// A queue lets those who come together share one commit. One goroutine commits for all, always the same: the driver needs a
+// deep stack, which a new one would have to grow each time.
 type queue struct {
 	w *writer
 
 	mu      sync.Mutex
 	waiting []*member
-	running bool
 	closed  bool
+	wake    chan struct{} // says that somebody may wait
 	runner  sync.WaitGroup
+}
+
+// start begins to commit, until close.
+func (q *queue) start(w *writer) {
+	q.w, q.wake = w, make(chan struct{}, 1)
+	q.runner.Go(q.run)
 }
 
 // do runs f in a transaction and makes it durable. An error of f means that nothing of it was recorded. A batch that has
@@ -45,9 +51,9 @@ func (q *queue) do(ctx context.Context, f func(*tx) error) error {
 		return closedError()
 	}
 	q.waiting = append(q.waiting, m)
-	if !q.running {
-		q.running = true
-		q.runner.Go(q.run)
+	select {
+	case q.wake <- struct{}{}:
+	default: // it is said already
 	}
 	q.mu.Unlock()
 
@@ -77,33 +83,30 @@ func (q *queue) leave(ctx context.Context, m *member) error {
 
 func closedError() error { return fail(counterfoil.CodeUnavailable, "the store is closed", nil) }
 
-// run commits until nobody waits.
+// run commits whenever anybody waits, until the queue is closed.
 func (q *queue) run() {
-	for {
+	for range q.wake {
 		// Those who are about to queue get the chance to come along: a lone caller loses nothing by it.
 		for range 3 {
 			runtime.Gosched()
 		}
-		batch := q.take()
-		if batch == nil {
-			return
-		}
-		q.w.run(batch)
-		for _, m := range batch {
-			close(m.done)
+		for batch := q.take(); len(batch) > 0; batch = q.take() {
+			q.w.run(batch)
+			for _, m := range batch {
+				close(m.done)
+			}
+			for range 3 {
+				runtime.Gosched()
+			}
 		}
 	}
 }
 
-// take removes the next batch. When there is none, nil, the runner has ended with that.
+// take removes the next batch.
 func (q *queue) take() []*member {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(q.waiting), maxBatch)
-	if n == 0 {
-		q.running = false
-		return nil
-	}
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	return batch
@@ -116,6 +119,9 @@ func (q *queue) close() bool {
 	q.closed = true
 	left := q.waiting
 	q.waiting = nil
+	if !already && q.wake != nil {
+		close(q.wake)
+	}
 	q.mu.Unlock()
 	for _, m := range left {
 		m.err = closedError()

@@ -89,9 +89,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if s.process, err = register(ctx, path, o.Rand); err != nil {
 		return nil, err
 	}
-	if s.queue.w, err = newWriter(path, o.fault); err != nil {
+	w, err := newWriter(path, o.fault)
+	if err != nil {
 		return nil, errors.Join(err, s.process.end())
 	}
+	s.queue.start(w)
 	s.read = openPool(path, readOnly, readers)
 	s.watch = newWatcher(path)
 	if err := s.Ready(ctx); err != nil {
