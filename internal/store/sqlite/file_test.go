@@ -21,7 +21,7 @@ import (
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
 
 // closeAfter closes when the test has ended.
-func closeAfter(t *testing.T, c io.Closer) {
+func closeAfter(t testing.TB, c io.Closer) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -109,13 +109,61 @@ func Approved(t testing.TB, name string, at time.Time) *Case {
 
 // NewCase does what Approved does, outside of a test.
 func NewCase(name string, at time.Time) (*Case, error) {
-	args, err := counterfoil.ParseArguments(fmt.Appendf(nil, `{"path":%q,"text":"hello"}`, name))
+	return NewMaker(counterfoil.AuthorityPerson).Case(name, at)
+}
+
+// A Maker makes cases with keys that were made once: that costs more than all the rest of a case.
+type Maker struct {
+	authority counterfoil.AuthorityKind
+	approver  counterfoil.Signer
+	receipts  counterfoil.Signer
+	ring      *counterfoil.KeyRing
+	names     *counterfoil.Pseudonyms
+}
+
+// NewMaker returns a maker of calls that a person has approved, or the policy.
+func NewMaker(authority counterfoil.AuthorityKind) *Maker {
+	role := counterfoil.RoleApprover
+	if authority == counterfoil.AuthorityPolicy {
+		role = counterfoil.RolePolicy
+	}
+	return &Maker{authority: authority, approver: Key(role), receipts: Key(counterfoil.RoleReceipt), ring: Ring(), names: Names()}
+}
+
+// Case makes a call that was approved at the given time, for five minutes. Equal names make equal calls.
+func (m *Maker) Case(name string, at time.Time) (*Case, error) {
+	c, current, err := m.decide(name, at)
 	if err != nil {
 		return nil, err
 	}
+	c.Auth, err = counterfoil.Authorize(c.Dry, c.Approval, current, counterfoil.CallStep, c.Operation, m.ring, at)
+	return c, err
+}
+
+// Govern does a whole call over the store: it is parsed, judged, approved, spent, run and settled.
+func (m *Maker) Govern(ctx context.Context, store gateway.Uses, name string, now func() time.Time) error {
+	c, current, err := m.decide(name, now())
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte("nonce " + name))
+	_, _, err = counterfoil.Execute(ctx, counterfoil.Execution{
+		ID: "run-" + name, Nonce: [16]byte(sum[:16]), DryRun: c.Dry, Approval: c.Approval, Context: current, StepID: counterfoil.CallStep,
+		Operation: c.Operation, Keys: m.ring, Ledger: &Ledger{Store: store, Case: c}, Executor: executor(done), Signer: m.receipts,
+		Pseudonyms: m.names, Now: now, Timeout: 0,
+	})
+	return err
+}
+
+// decide makes a call and all that is decided of it before its use is spent.
+func (m *Maker) decide(name string, at time.Time) (*Case, *counterfoil.Context, error) {
+	args, err := counterfoil.ParseArguments(fmt.Appendf(nil, `{"path":%q,"text":"hello"}`, name))
+	if err != nil {
+		return nil, nil, err
+	}
 	rules, err := counterfoil.RulesDigest([]byte(`{"rules":[]}`))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	source := counterfoil.Source{
 		ID: "server", SchemaVersion: "1", SourceVersion: "1", Scopes: []string{"tools:execute"}, DataMode: counterfoil.DataLive,
@@ -125,32 +173,28 @@ func NewCase(name string, at time.Time) (*Case, error) {
 		PlanID: "plan-" + name, Tenant: Tenant, Audience: Audience, Actor: actor, Tool: tool, Method: "tools/call",
 		Effect: counterfoil.EffectMutation, Arguments: args, Source: source, Rows: 10, Bytes: 1 << 20,
 	}
-	c := &Case{names: Names(), signer: Key(counterfoil.RoleReceipt)}
+	c := &Case{names: m.names, signer: m.receipts}
 	if c.Policy, err = counterfoil.ParsePolicy(call.Policy(rules, time.Hour)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	plan, err := counterfoil.ParsePlan(call.Plan())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Dry, err = plan.DryRun(c.Policy, at); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Operation, err = counterfoil.ParseOperation(call.Operation(), c.Policy); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Approval, err = counterfoil.Approve(context.Background(), c.Dry, counterfoil.ApprovalRequest{
-		ID: "approval-" + name, Authority: counterfoil.AuthorityPerson, IssuedAt: at, ExpiresAt: at.Add(5 * time.Minute),
-	}, Key(counterfoil.RoleApprover), at)
+		ID: "approval-" + name, Authority: m.authority, IssuedAt: at, ExpiresAt: at.Add(5 * time.Minute),
+	}, m.approver, at)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	current, err := counterfoil.NewContext(source)
-	if err != nil {
-		return nil, err
-	}
-	c.Auth, err = counterfoil.Authorize(c.Dry, c.Approval, current, counterfoil.CallStep, c.Operation, Ring(), at)
-	return c, err
+	return c, current, err
 }
 
 // A Ledger is a gateway's store as the boundary sees it, for one call.
