@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/pgtest"
 	"github.com/counterfoil/counterfoil/internal/store/postgres"
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
 )
@@ -17,8 +20,16 @@ import (
 // BenchmarkLedger measures durable operations against transactions of one row by one caller on the same server in the same
 // run, as ratios of rates. A spend and its settling are two operations. Run it with -benchtime 5x; each iteration is one
 // round and the medians are reported.
-func BenchmarkLedger(b *testing.B) {
-	url := server.Fresh(b)
+func BenchmarkLedger(b *testing.B) { ledger(b, server.Fresh(b)) }
+
+// BenchmarkSlowDisk is the same on a server that waits for a millisecond before each flush, as for a disk that takes so long:
+// the transactions of one row too.
+func BenchmarkSlowDisk(b *testing.B) {
+	ledger(b, pgtest.Start(b, "commit_delay=1000", "commit_siblings=0").Fresh(b))
+}
+
+func ledger(b *testing.B, url string) {
+	b.Helper()
 	s := open(b, url, options(storetest.Start))
 	conn, err := pgx.Connect(b.Context(), url)
 	if err != nil {
@@ -84,10 +95,16 @@ func oneRow(b *testing.B, conn *pgx.Conn, next *atomic.Int64, n int) []time.Dura
 // callers measures many callers at once: the time per settled use.
 func callers(b *testing.B, s *postgres.Store, next *atomic.Int64, callers, each int) time.Duration {
 	b.Helper()
+	maker := storetest.NewMaker(counterfoil.AuthorityPerson)
 	work := make([]*storetest.Ledger, callers*each)
 	for i := range work {
-		work[i] = &storetest.Ledger{Store: s, Case: storetest.Approved(b, fmt.Sprint(next.Add(1)), storetest.Start())}
+		c, err := maker.Case(fmt.Sprint(next.Add(1)), storetest.Start())
+		if err != nil {
+			b.Fatal(err)
+		}
+		work[i] = &storetest.Ledger{Store: s, Case: c}
 	}
+	runtime.GC() // what was left of making them is not the ledger's
 	var wg sync.WaitGroup
 	began := time.Now()
 	for i := range callers {
