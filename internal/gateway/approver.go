@@ -141,19 +141,29 @@ func (g *Gateway) rule(ctx context.Context, r Ruling) error {
 // VoidAll ends every pending and approved request of a tenant, because what they stand on is no longer certain. It returns how
 // many there were.
 func (g *Gateway) VoidAll(ctx context.Context, tenant, cause string) (n int, err error) {
+	return g.voidThose(ctx, tenant, cause, func(RequestRow) (bool, error) { return true, nil })
+}
+
+// voidThose ends those pending and approved requests of a tenant that are meant.
+func (g *Gateway) voidThose(ctx context.Context, tenant, cause string, meant func(RequestRow) (bool, error)) (n int, err error) {
 	defer g.wake()
 	for _, state := range []State{Pending, Approved} {
+		after := ""
 		for {
-			rows, err := g.Store.Requests(ctx, tenant, state, "", voidAtOnce)
+			rows, err := g.Store.Requests(ctx, tenant, state, after, voidAtOnce)
 			if err != nil {
 				return n, err
 			}
 			for _, row := range rows {
-				err := g.lapse(ctx, row, cause)
+				after = row.ID
+				ok, err := meant(row)
+				if err == nil && ok {
+					err = g.lapse(ctx, row, cause)
+					n++
+				}
 				if _, moved := errors.AsType[*ConflictError](err); err != nil && !moved {
 					return n, err
 				}
-				n++
 			}
 			if len(rows) < voidAtOnce {
 				break

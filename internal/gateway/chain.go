@@ -41,6 +41,7 @@ type passage struct {
 	findings []Finding // screen
 
 	server *server          // govern
+	marks  []Mark           // govern: what the call's standing rests on
 	tool   *governance.Tool // govern; nil for methods other than tools/call
 	effect counterfoil.Effect
 	why    string // why it has that effect

@@ -81,6 +81,9 @@ func (g *Gateway) govern(ctx context.Context, p *passage) error {
 		return err
 	}
 	p.server = s
+	if err := g.stands(ctx, p); err != nil {
+		return err
+	}
 	if p.call.Method != methodToolsCall {
 		p.tool, p.effect, p.why = nil, counterfoil.EffectDestructive, "the method is not known"
 		if readMethod(p.call.Method) {

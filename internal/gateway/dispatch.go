@@ -39,7 +39,15 @@ func (g *Gateway) spend(ctx context.Context, p *passage) error {
 		return err
 	}
 	l := &ledger{g: g, p: p, id: params.ExecutionID}
-	p.claim, err = counterfoil.Spend(ctx, l, auth, params)
+	for range redecisions {
+		p.claim, err = counterfoil.Spend(ctx, l, auth, params)
+		if !errors.Is(err, ErrChanged) {
+			break
+		}
+		if err := g.stands(ctx, p); err != nil { // the tenant has moved on: is the call still one that stands?
+			return err
+		}
+	}
 	switch {
 	case err == nil:
 		g.mu.Lock()
@@ -56,6 +64,9 @@ func (g *Gateway) spend(ctx context.Context, p *passage) error {
 		return err
 	}
 }
+
+// redecisions is how often a call is spent against a tenant that changes all the time.
+const redecisions = 3
 
 // A ledger is the store as the boundary sees it, for one call: it adds what the gateway commits along.
 type ledger struct {
@@ -75,7 +86,7 @@ func (l *ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 	}
 	return l.g.Store.Spend(ctx, Spending{
 		Use: u, Started: started, Request: p.request,
-		Counters: []Counter{{Name: "calls/" + p.call.Run, Add: 1, Limit: l.g.MaxCalls}},
+		Counters: []Counter{{Name: "calls/" + p.call.Run, Add: 1, Limit: l.g.MaxCalls}}, Marks: p.marks,
 		Approval: p.appr.Envelope(), DryRun: p.dry.Canonical(), Policy: p.dry.Policy().Canonical(), Operation: sealed,
 	})
 }
@@ -120,6 +131,8 @@ func mayIssue(ring *counterfoil.KeyRing, signer counterfoil.Signer, tenant strin
 func (g *Gateway) run(ctx context.Context, p *passage) error {
 	ctx, cancel := context.WithTimeoutCause(detach(ctx, p, g.Grace), g.CallTimeout, errTimeout)
 	defer cancel()
+	ctx, done := g.follow(ctx, p)
+	defer done()
 	x := &executor{p: p}
 	f, err := counterfoil.Run(ctx, p.claim, x)
 	if err != nil {

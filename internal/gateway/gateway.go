@@ -27,7 +27,7 @@ type Keys interface {
 	Audience() string
 }
 
-// Config is what a Gateway is made of. Every field is required.
+// Config is what a Gateway is made of. Every field is required but Stands.
 type Config struct {
 	Keys    Keys
 	Store   Store
@@ -42,6 +42,10 @@ type Config struct {
 	// Guard must succeed before the first call: the store's write-read probe, and the log's check that nothing is missing
 	// from it.
 	Guard func(context.Context) error
+
+	// Stands says whether a call may go on at all, and returns the marks that this rests on; an error that is
+	// CodePolicyDenied says that it may not. Nil is for a gateway without tenants.
+	Stands func(context.Context, Standing) ([]Mark, error)
 
 	RequestLife time.Duration // how long a request waits for a person
 	GrantLife   time.Duration // how long a person's approval can be used
@@ -78,6 +82,7 @@ type Gateway struct {
 	handing    map[string]*handing           // by request
 	unfinished []func(context.Context) error // what the store did not take yet: each returns nil once it is done
 	stuck      map[string]bool               // executions that can't be recovered, by id: said once
+	underWay   map[*passage]context.CancelCauseFunc
 }
 
 // New makes a gateway. Serve must run for waits to end and for the dead to be settled.
@@ -91,7 +96,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	return &Gateway{
 		Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{},
-		handing: map[string]*handing{}, stuck: map[string]bool{},
+		handing: map[string]*handing{}, stuck: map[string]bool{}, underWay: map[*passage]context.CancelCauseFunc{},
 	}, nil
 }
 

@@ -13,6 +13,9 @@ type sentinel string
 
 func (s sentinel) Error() string { return string(s) }
 
+// Spoken marks what the stores may pass on.
+func (sentinel) Spoken() {}
+
 // A Reason is the stable name of one way in which a call can end without its effect, as the agent is told it.
 type Reason string
 

@@ -110,5 +110,6 @@ func (g *Gateway) sweep(ctx context.Context) error {
 	if len(moved) > 0 {
 		g.wake()
 	}
+	g.stopFrozen(ctx)
 	return errors.Join(err, g.recover(ctx), g.finish(ctx))
 }

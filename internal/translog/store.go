@@ -16,6 +16,9 @@ type sentinel string
 
 func (s sentinel) Error() string { return string(s) }
 
+// Spoken marks what the stores may pass on.
+func (sentinel) Spoken() {}
+
 // A Hash is a node of a tree: SHA-256 as RFC 6962 has it.
 type Hash [32]byte
 

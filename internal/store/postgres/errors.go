@@ -13,7 +13,6 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
-	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 func fail(code counterfoil.Code, msg string, cause error) error {
@@ -169,8 +168,14 @@ func spoken(err error) bool {
 	if _, ok := errors.AsType[*gateway.ConflictError](err); ok {
 		return true
 	}
-	return errors.Is(err, gateway.ErrNotFound) || errors.Is(err, gateway.ErrTooMany) || errors.Is(err, gateway.ErrBudget) ||
-		errors.Is(err, gateway.ErrChanged) || errors.Is(err, translog.ErrStale) || errors.Is(err, errLapsed)
+	_, ok := errors.AsType[speaking](err)
+	return ok || errors.Is(err, errLapsed)
+}
+
+// speaking are the errors that the stores' users have given names to.
+type speaking interface {
+	error
+	Spoken()
 }
 
 // maxName bounds what is looked up by name: two of them fit an index's entry.

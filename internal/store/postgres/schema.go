@@ -211,6 +211,13 @@ CREATE TABLE servers (
 	PRIMARY KEY (tenant, id)
 );
 
+-- The tenants of a server. The epoch of each is its mark.
+CREATE TABLE tenants (
+	id      text   COLLATE "C" PRIMARY KEY CHECK (id <> ''),
+	created bigint NOT NULL,
+	body    bytea  NOT NULL
+);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
-	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 func fail(code counterfoil.Code, msg string, cause error) error {
@@ -97,10 +96,12 @@ func spoken(err error) bool {
 	if _, ok := errors.AsType[*gateway.ConflictError](err); ok {
 		return true
 	}
-	for _, known := range []error{gateway.ErrNotFound, gateway.ErrTooMany, gateway.ErrBudget, gateway.ErrChanged, translog.ErrStale} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	_, ok := errors.AsType[speaking](err)
+	return ok
+}
+
+// speaking are the errors that the stores' users have given names to.
+type speaking interface {
+	error
+	Spoken()
 }

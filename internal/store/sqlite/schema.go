@@ -218,6 +218,13 @@ CREATE TABLE servers (
 	PRIMARY KEY (tenant, id)
 ) STRICT;
 
+-- The tenants of a server. The epoch of each is its mark.
+CREATE TABLE tenants (
+	id      TEXT PRIMARY KEY CHECK (id <> ''),
+	created INTEGER NOT NULL,
+	body    BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    TEXT NOT NULL CHECK (kind <> ''),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
@@ -16,6 +17,7 @@ import (
 type Store interface {
 	gateway.Store
 	translog.Store
+	tenancy.Store
 	// Process names the handle in the database. Another handle has another name.
 	Process() string
 	// Ready writes to the database and reads back what it wrote.
@@ -83,6 +85,8 @@ func tests() []test {
 		{"Once", testOnce},
 		{"Once_contenders", testOnceContenders},
 		{"Once_until", testOnceUntil},
+		{"Tenancy", testTenancy},
+		{"Tenancy_pages", testTenancyPages},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/tenancy"
+)
+
+const selectTenant = `SELECT id, created, body, value FROM tenants JOIN marks ON tenant = id AND name = '` + tenancy.MarkEpoch + `'`
+
+func scanTenant(r pgx.CollectableRow) (tenancy.Record, error) {
+	var x tenancy.Record
+	var created int64
+	err := r.Scan(&x.ID, &created, &x.Body, &x.Epoch)
+	x.Created = instant(created)
+	return x, err
+}
+
+// CreateTenant implements tenancy.Store.
+func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoil.Event) error {
+	if err := errors.Join(names(r.ID), proper(r.ID, e)); err != nil {
+		return err
+	}
+	if r.Epoch != 1 || len(r.Body) == 0 {
+		return fail(counterfoil.CodeInvalidInput, "the tenant's record is not complete", nil)
+	}
+	return s.transactIn(ctx, r.ID, func(t *tx) error {
+		n, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.ID, millis(r.Created), r.Body)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fail(counterfoil.CodeInvalidInput, "there is such a tenant already", tenancy.ErrExists)
+		}
+		if _, err := t.exec(`INSERT INTO marks (tenant, name, value) VALUES ($1, $2, 1)`, r.ID, tenancy.MarkEpoch); err != nil {
+			return err
+		}
+		return t.append(r.ID, e, s.o.Now())
+	})
+}
+
+// Tenant implements tenancy.Store.
+func (s *Store) Tenant(ctx context.Context, id string) (tenancy.Record, error) {
+	return one(list(ctx, s, selectTenant+` WHERE id = $1`, []any{id}, scanTenant))
+}
+
+// Tenants implements tenancy.Store.
+func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]tenancy.Record, error) {
+	return list(ctx, s, selectTenant+` WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, min(max(limit, 0), maxPage)}, scanTenant)
+}
+
+// ChangeTenant implements tenancy.Store.
+func (s *Store) ChangeTenant(ctx context.Context, r tenancy.Record, e counterfoil.Event) error {
+	if err := errors.Join(names(r.ID), proper(r.ID, e)); err != nil {
+		return err
+	}
+	if r.Epoch < 1 || len(r.Body) == 0 {
+		return fail(counterfoil.CodeInvalidInput, "the tenant's record is not complete", nil)
+	}
+	if _, err := s.Tenant(ctx, r.ID); err != nil { // no log is made for a tenant that isn't there
+		return err
+	}
+	return s.transactIn(ctx, r.ID, func(t *tx) error {
+		n, err := t.exec(`UPDATE marks SET value = value + 1 WHERE tenant = $1 AND name = $2 AND value = $3`, r.ID, tenancy.MarkEpoch, r.Epoch)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fail(counterfoil.CodePolicyDenied, "the tenant stands elsewhere", gateway.ErrChanged)
+		}
+		if _, err := t.exec(`UPDATE tenants SET body = $1 WHERE id = $2`, r.Body, r.ID); err != nil {
+			return err
+		}
+		return t.append(r.ID, e, s.o.Now())
+	})
+}
