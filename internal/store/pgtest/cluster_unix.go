@@ -23,6 +23,7 @@ import (
 
 // A cluster is the server's files and its process. The zero cluster is none.
 type cluster struct {
+	parent string // of dir; "" for the usual one
 	dir    string // of the socket, the log and the data
 	bin    string
 	as     *syscall.Credential // whom the server runs as; nil for the same user
@@ -55,7 +56,7 @@ func (c *cluster) create(settings []string) error {
 		return err
 	}
 	// The path of a socket must be short, and another user must get there: os.TempDir may be anywhere.
-	if c.dir, err = os.MkdirTemp(cmp.Or(os.Getenv("PGTEST_DIR"), "/tmp"), "pgtest-"); err != nil {
+	if c.dir, err = os.MkdirTemp(cmp.Or(c.parent, os.Getenv("PGTEST_DIR"), "/tmp"), "pgtest-"); err != nil {
 		return err
 	}
 	if err := c.guard(); err != nil {
@@ -192,8 +193,12 @@ func (c *cluster) crash() error {
 	return nil
 }
 
-// binaries returns the directory of the newest PostgreSQL.
+// binaries returns the directory of the newest PostgreSQL, or of the one that was asked for.
 func binaries() (string, error) {
+	if dir := os.Getenv("PGTEST_BIN"); dir != "" {
+		_, err := os.Stat(filepath.Join(dir, "postgres"))
+		return dir, err
+	}
 	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
 		return "", err

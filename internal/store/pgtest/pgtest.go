@@ -2,8 +2,8 @@
 //
 // The server is as durable as one in use (fsync and synchronous_commit are on). It listens on a Unix socket in a directory
 // of its own, and ends with the test binary however that ends. Where PostgreSQL is missing, tests are skipped, and fail when
-// the environment variable CI is "true"; scripts/prereqs installs it. The files are in /tmp, or where PGTEST_DIR says: a
-// short path that every user may pass.
+// the environment variable CI is "true"; scripts/prereqs installs it. It is the newest one, or that whose programs are in the
+// directory that PGTEST_BIN names. The files are in /tmp, or where PGTEST_DIR says: a short path that every user may pass.
 package pgtest
 
 import (
@@ -49,10 +49,27 @@ func (s *Server) Run(m *testing.M) int {
 // Start starts a server for one test, with settings of the form "name=value". It ends with the test.
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
+	return StartIn(tb, "", settings...)
+}
+
+// StartIn starts a server as Start does, with its files in a directory, which has a short path that every user may pass.
+func StartIn(tb testing.TB, dir string, settings ...string) *Server {
+	tb.Helper()
 	s := &Server{}
+	s.c.parent = dir
 	tb.Cleanup(s.stop)
 	s.need(tb, settings...)
 	return s
+}
+
+// Ended reports whether the server's process has ended by itself. It may start itself anew after a crash: then it has not.
+func (s *Server) Ended() bool {
+	select {
+	case <-s.c.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // need starts the server if nobody has yet.
