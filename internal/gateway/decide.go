@@ -81,7 +81,7 @@ func (g *Gateway) govern(ctx context.Context, p *passage) error {
 		return err
 	}
 	p.server = s
-	if err := g.stands(ctx, p); err != nil {
+	if err := g.stands(ctx, p, false); err != nil {
 		return err
 	}
 	if p.call.Method != methodToolsCall {

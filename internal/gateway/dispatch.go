@@ -44,7 +44,7 @@ func (g *Gateway) spend(ctx context.Context, p *passage) error {
 		if !errors.Is(err, ErrChanged) {
 			break
 		}
-		if err := g.stands(ctx, p); err != nil { // the tenant has moved on: is the call still one that stands?
+		if err := g.stands(ctx, p, true); err != nil { // the tenant has moved on: is the call still one that stands?
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ type Standing struct {
 	Upstream          string // the digest of its identity
 	UpstreamName      string
 	Tool              string
+	Fresh             bool // what is known from before does not do: the ledger has said that it is old
 }
 
 // errFrozen ends a call under way.
@@ -20,10 +21,13 @@ const errFrozen = sentinel("what the call touches was frozen")
 
 // stands refuses a call of a tenant that is not there, or that touches what is frozen, and notes what that rests on: the
 // spending is held against it.
-func (g *Gateway) stands(ctx context.Context, p *passage) (err error) {
-	if g.Stands != nil {
-		p.marks, err = g.Stands(ctx, p.standing())
+func (g *Gateway) stands(ctx context.Context, p *passage, fresh bool) (err error) {
+	if g.Stands == nil {
+		return nil
 	}
+	s := p.standing()
+	s.Fresh = fresh
+	p.marks, err = g.Stands(ctx, s)
 	return err
 }
 

@@ -57,6 +57,10 @@ func (d *Directory) Get(ctx context.Context, id string) (*Tenant, error) {
 	return d.fetch(ctx, id, now)
 }
 
+func (d *Directory) renew(ctx context.Context, id string) (*Tenant, error) {
+	return d.fetch(ctx, id, d.o.Now())
+}
+
 func (d *Directory) fetch(ctx context.Context, id string, now time.Time) (*Tenant, error) {
 	if err := checkID(id); err != nil {
 		return nil, gateway.ErrNotFound
@@ -124,7 +128,7 @@ func (d *Directory) Create(ctx context.Context, by, id string, s Settings) (*Ten
 	if err := d.o.Store.CreateTenant(ctx, r, e); err != nil {
 		return nil, err
 	}
-	return d.fetch(ctx, id, d.o.Now())
+	return d.renew(ctx, id)
 }
 
 // Configure replaces a tenant's settings.
@@ -181,7 +185,7 @@ const attempts = 5
 
 func (d *Directory) change(ctx context.Context, by, id, code string, f func(*Tenant) error) (*Tenant, error) {
 	for range attempts {
-		was, err := d.fetch(ctx, id, d.o.Now())
+		was, err := d.renew(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +205,7 @@ func (d *Directory) change(ctx context.Context, by, id, code string, f func(*Ten
 		}
 		err = d.o.Store.ChangeTenant(ctx, r, e)
 		if err == nil {
-			return d.fetch(ctx, id, d.o.Now())
+			return d.renew(ctx, id)
 		}
 		d.forget(id) // whatever became of it
 		if !errors.Is(err, gateway.ErrChanged) {
@@ -224,7 +228,11 @@ func (d *Directory) event(id, by, code string) (counterfoil.Event, error) {
 // Standing says whether a call may go on, and returns the marks that its spending is to be held against. It is what
 // gateway.Config wants.
 func (d *Directory) Standing(ctx context.Context, c gateway.Standing) ([]gateway.Mark, error) {
-	t, err := d.Get(ctx, c.Tenant)
+	get := d.Get
+	if c.Fresh {
+		get = d.renew
+	}
+	t, err := get(ctx, c.Tenant)
 	switch {
 	case errors.Is(err, gateway.ErrNotFound):
 		return nil, &counterfoil.Error{Code: counterfoil.CodePolicyDenied, Msg: "there is no such tenant"}
