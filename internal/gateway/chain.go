@@ -62,6 +62,11 @@ type passage struct {
 	answered bool // approve or spend found that another caller's answer serves this call
 }
 
+// A runKey names a run, within its tenant.
+type runKey struct{ tenant, run string }
+
+func (p *passage) run() runKey { return runKey{p.call.Tenant, p.call.Run} }
+
 // Do runs one call through the chain. The error is always a *Refusal. The answer is to be written through its Deliver, if that
 // is set.
 func (g *Gateway) Do(ctx context.Context, c Call) (Answer, error) {

@@ -152,7 +152,7 @@ func (g *Gateway) budget(_ context.Context, p *passage) error {
 		}
 	}
 	g.mu.Lock()
-	spent := g.calls[p.call.Run]
+	spent := g.calls[p.run()]
 	g.mu.Unlock()
 	if spent >= g.MaxCalls {
 		return refuse(BudgetExhausted, "this run has used all of its calls", nil)

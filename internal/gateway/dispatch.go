@@ -51,7 +51,10 @@ func (g *Gateway) spend(ctx context.Context, p *passage) error {
 	switch {
 	case err == nil:
 		g.mu.Lock()
-		g.calls[p.call.Run]++
+		if len(g.calls) >= maxRemembered {
+			clear(g.calls)
+		}
+		g.calls[p.run()]++
 		g.mu.Unlock()
 		return nil
 	case errors.Is(err, ErrBudget):

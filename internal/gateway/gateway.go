@@ -75,10 +75,10 @@ type Gateway struct {
 	healthy atomic.Bool // the last sweep succeeded
 
 	mu         sync.Mutex
-	changed    chan struct{}                 // closed and replaced whenever the store has changed
-	waiting    int                           // calls that wait for a change
-	servers    map[string]*server            // by upstream digest
-	calls      map[string]int64              // spent, by run: what the counters in the store say
+	changed    chan struct{} // closed and replaced whenever the store has changed
+	waiting    int           // calls that wait for a change
+	servers    map[serverKey]*server
+	calls      map[runKey]int64              // spent: what the counters in the store say
 	handing    map[string]*handing           // by request
 	unfinished []func(context.Context) error // what the store did not take yet: each returns nil once it is done
 	stuck      map[string]bool               // executions that can't be recovered, by id: said once
@@ -95,7 +95,7 @@ func New(c Config) (*Gateway, error) {
 		return nil, err
 	}
 	return &Gateway{
-		Config: c, rules: rules, changed: make(chan struct{}), servers: map[string]*server{}, calls: map[string]int64{},
+		Config: c, rules: rules, changed: make(chan struct{}), servers: map[serverKey]*server{}, calls: map[runKey]int64{},
 		handing: map[string]*handing{}, stuck: map[string]bool{}, underWay: map[*passage]context.CancelCauseFunc{},
 	}, nil
 }

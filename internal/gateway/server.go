@@ -48,7 +48,7 @@ func (g *Gateway) serverOf(ctx context.Context, c Call) (*server, error) {
 		return s, nil
 	}
 	s.listed = defs
-	cached := g.cached(row.ID)
+	cached := g.cached(row)
 	if cached != nil && slices.EqualFunc(cached.listed, defs, bytes.Equal) {
 		row.Tools = cached.row.Tools // nothing new: spare every call the canonical form of the whole list
 	} else if row.Tools, err = joinDefinitions(defs); err != nil {
@@ -58,11 +58,14 @@ func (g *Gateway) serverOf(ctx context.Context, c Call) (*server, error) {
 	return g.refresh(ctx, s, cached, row)
 }
 
-// cached returns the server as the last call found it, nil for none.
-func (g *Gateway) cached(id string) *server {
+// A serverKey names an upstream as one tenant knows it: what people said of it is the tenant's own.
+type serverKey struct{ tenant, id string }
+
+// cached returns the server as the tenant's last call found it, nil for none.
+func (g *Gateway) cached(row ServerRow) *server {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.servers[id]
+	return g.servers[serverKey{row.Tenant, row.ID}]
 }
 
 // refresh brings the stored row and the registry up to what the upstream lists.
@@ -87,10 +90,16 @@ func (g *Gateway) refresh(ctx context.Context, s, cached *server, row ServerRow)
 		return s, nil
 	}
 	g.mu.Lock()
-	g.servers[row.ID] = s
+	if len(g.servers) >= maxRemembered {
+		clear(g.servers)
+	}
+	g.servers[serverKey{row.Tenant, row.ID}] = s
 	g.mu.Unlock()
 	return s, nil
 }
+
+// maxRemembered bounds what the gateway remembers only to be fast. Past it all is forgotten, and read again.
+const maxRemembered = 10_000
 
 func sameServer(a, b *ServerRow) bool {
 	return bytes.Equal(a.Tools, b.Tools) && bytes.Equal(a.Pins, b.Pins) && bytes.Equal(a.Classes, b.Classes) &&

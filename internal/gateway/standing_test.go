@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
@@ -128,5 +129,35 @@ func TestStanding_running(t *testing.T) {
 		o.want(t, gateway.OutcomeUnknown)
 	case <-time.After(20 * time.Second):
 		t.Fatal("the call goes on")
+	}
+}
+
+// What one tenant's person says of an upstream holds for that tenant alone, though both have the same upstream.
+func TestClassify_perTenant(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	g, d := f.tenants()
+	u := newUpstream()
+	for _, id := range []string{tenant, "other"} {
+		_, err := d.Create(t.Context(), "person:ada", id, tenancy.Settings{})
+		must(t, err)
+	}
+	as := func(id string) gateway.Call {
+		c := call(u, "look", `{}`, 0)
+		c.Tenant, c.Run = id, "run-"+id
+		return c
+	}
+	for _, id := range []string{tenant, "other"} {
+		g.do(t.Context(), as(id)).want(t, gateway.ApprovalPending)
+	}
+	servers, err := g.Servers(t.Context(), tenant)
+	must(t, err)
+	must(t, g.Classify(t.Context(), tenant, servers[0].ID, servers[0].Digest, map[string]counterfoil.Effect{"look": counterfoil.EffectRead}, f.key))
+	for range 2 { // whoever comes first
+		g.do(t.Context(), as(tenant)).want(t, "")
+		g.do(t.Context(), as("other")).want(t, gateway.ApprovalPending)
+	}
+	if n := u.effects(); n != 2 {
+		t.Fatalf("%d effects", n)
 	}
 }
