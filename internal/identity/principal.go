@@ -23,6 +23,7 @@ type Principal struct {
 	Kind       Kind
 	Owner      string // the person who answers for it; itself for a person
 	Scopes     Scopes
+	Groups     []string  // of approvers that it belongs to; nobody changes the list
 	Credential string    // the id of what it came with: a token's jti, a key's id
 	ExpiresAt  time.Time // of the credential
 }
@@ -31,22 +32,38 @@ type Principal struct {
 func (p *Principal) Actor() string { return string(p.Kind) + ":" + p.Subject }
 
 // Check reports what is wrong with a principal, as a coded error: each is of one tenant, has a name, a kind and an owner, and
-// an agent can't decide.
+// an agent can't decide, nor administer those who do.
 func (p *Principal) Check() error {
 	for _, name := range []string{p.Tenant, p.Subject, p.Owner, p.Credential} {
 		if err := counterfoil.CheckIdentity(name); err != nil {
 			return err
 		}
 	}
+	for _, name := range p.Groups {
+		if err := counterfoil.CheckIdentity(name); err != nil {
+			return err
+		}
+	}
 	switch p.Kind {
-	case KindPerson, KindService:
+	case KindService:
+		return nil
+	case KindPerson:
+		if p.Owner != p.Subject {
+			return fail("a person answers for themselves and has no other owner")
+		}
 		return nil
 	case KindAgent:
-		if p.Scopes.Has(ScopeApprovalsDecide) || p.Scopes.Has(ScopeTenantAdmin) {
-			return &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: "an agent can't hold the scope " + string(ScopeApprovalsDecide)}
+		for _, s := range []Scope{ScopeApprovalsDecide, ScopeTenantAdmin, ScopeSystemAdmin} {
+			if p.Scopes.Has(s) {
+				return fail("an agent can't hold the scope " + string(s))
+			}
 		}
 		return nil
 	default:
-		return &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: "this kind of principal is not known"}
+		return fail("this kind of principal is not known")
 	}
+}
+
+func fail(msg string) error {
+	return &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: msg}
 }

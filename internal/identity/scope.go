@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/counterfoil/counterfoil"
 )
 
 // A Scope is one right, written noun:verb.
@@ -61,7 +59,7 @@ func ParseScopes(list []string) (Scopes, error) {
 			s = string(ScopeTenantAdmin)
 		}
 		if !known(s) {
-			return Scopes{}, &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: "a scope is not known"}
+			return Scopes{}, fail("a scope is not known")
 		}
 		set[s] = true
 	}
