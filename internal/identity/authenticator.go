@@ -206,10 +206,7 @@ func (a *Authenticator) RevokeSubject(ctx context.Context, by, tenant, subject s
 }
 
 func (a *Authenticator) revoke(ctx context.Context, by string, r Revocation) error {
-	name := r.Credential
-	if r.Subject != "" {
-		name = r.Subject
-	}
+	_, name := r.Target()
 	for _, s := range []string{r.Tenant, name, by} {
 		if err := counterfoil.CheckIdentity(s); err != nil {
 			return err

@@ -17,6 +17,18 @@ type Revocation struct {
 	Until      time.Time // from when on nothing that it ends could be valid anyway, so that it may be forgotten
 }
 
+// Target returns which of the two a revocation ends, "credential" or "subject", and its name; "" if it is not exactly one.
+func (r *Revocation) Target() (kind, name string) {
+	switch {
+	case r.Credential != "" && r.Subject == "":
+		return "credential", r.Credential
+	case r.Credential == "" && r.Subject != "":
+		return "subject", r.Subject
+	default:
+		return "", ""
+	}
+}
+
 // ErrNoTenant says that there is no such tenant.
 const ErrNoTenant = sentinel("there is no such tenant")
 
@@ -29,7 +41,7 @@ func (sentinel) Spoken() {}
 
 // Store keeps what was revoked. Its errors are coded ones.
 type Store interface {
-	// Revoke records a revocation and moves the tenant's epoch, with the event, in one commit that is durable when it returns.
+	// RevokeCredential records a revocation and moves the tenant's epoch, with the event, in one commit that is durable when it returns.
 	// What is revoked already stays so: a second revocation of a credential changes nothing and has no event; one of a subject
 	// counts from the later At. For a tenant that isn't there it is ErrNoTenant. The same commit forgets the tenant's revocations
 	// whose Until is past, both by r.At and by the tenant's own log: a clock that went wrong brings nothing back to life.

@@ -218,6 +218,17 @@ CREATE TABLE tenants (
 	body    bytea  NOT NULL
 );
 
+-- Credentials that were ended before their time, until nothing of them could be valid anyway: one, or all that a subject had
+-- been issued.
+CREATE TABLE revoked_credentials (
+	tenant text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	kind   text   COLLATE "C" NOT NULL CHECK (kind IN ('credential', 'subject')),
+	name   text   COLLATE "C" NOT NULL CHECK (name <> ''),
+	at     bigint NOT NULL,
+	until  bigint NOT NULL CHECK (until > at),
+	PRIMARY KEY (tenant, kind, name)
+);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),

@@ -225,6 +225,17 @@ CREATE TABLE tenants (
 	body    BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Credentials that were ended before their time, until nothing of them could be valid anyway: one, or all that a subject had
+-- been issued.
+CREATE TABLE revoked_credentials (
+	tenant TEXT NOT NULL CHECK (tenant <> ''),
+	kind   TEXT NOT NULL CHECK (kind IN ('credential', 'subject')),
+	name   TEXT NOT NULL CHECK (name <> ''),
+	at     INTEGER NOT NULL,
+	until  INTEGER NOT NULL CHECK (until > at),
+	PRIMARY KEY (tenant, kind, name)
+) STRICT, WITHOUT ROWID;
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    TEXT NOT NULL CHECK (kind <> ''),

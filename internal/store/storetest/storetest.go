@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
@@ -18,6 +19,7 @@ type Store interface {
 	gateway.Store
 	translog.Store
 	tenancy.Store
+	identity.Store
 	// Process names the handle in the database. Another handle has another name.
 	Process() string
 	// Ready writes to the database and reads back what it wrote.
@@ -87,6 +89,11 @@ func tests() []test {
 		{"Once_until", testOnceUntil},
 		{"Tenancy", testTenancy},
 		{"Tenancy_pages", testTenancyPages},
+		{"Credentials_revoked", testRevokedCredentials},
+		{"Credentials_revokedSubjects", testRevokedSubjects},
+		{"Credentials_revokedForgotten", testRevokedForgotten},
+		{"Credentials_revokedRejects", testRevokedRejects},
+		{"Credentials_revokedContenders", testRevokedContenders},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},
