@@ -1,0 +1,269 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// tellEvery is how often the store is told of slices that have ended.
+	tellEvery = 100 * time.Millisecond
+	// downLife is how long nobody asks after a failure of the store, in nanoseconds.
+	downLife = 250e6
+)
+
+// takeShared counts against the slice of this process. Only when there is none the store is asked.
+func (l *Limiter) takeShared(ctx context.Context, k Key, r *rules) (Decision, error) {
+	s := l.table.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(k)
+	if e == nil {
+		if err := k.Check(); err != nil {
+			return Decision{}, err
+		}
+		var err error
+		if e, err = s.add(k, l.mayGo); err != nil {
+			return Decision{}, err
+		}
+		e.slice = &slice{want: 1}
+	}
+	if d, ok := e.slice.take(l.now(), r); ok {
+		if d.Unlimited && e.slice.extra == 1 {
+			return d, l.tell(e)
+		}
+		return d, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if err := l.ask(ctx, s, e, r); err != nil {
+			return Decision{}, err
+		}
+		if d, ok := e.slice.take(l.now(), r); ok {
+			return d, nil
+		}
+	}
+}
+
+// mayGo reports whether nobody waits for an entry, and lets it go. What is left of its slice is lost.
+func (l *Limiter) mayGo(e *entry) bool {
+	if e.slice.asking != nil || e.slice.waiting > 0 || e.slice.extra > 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, e)
+	return true
+}
+
+// ask waits for the store's answer, without the shard's lock.
+func (l *Limiter) ask(ctx context.Context, s *shard, e *entry, r *rules) error {
+	c := e.slice
+	if c.asking == nil {
+		if now, until := l.now(), l.down.Load(); now < until && now >= until-downLife {
+			return unavailable("the store did not answer a moment ago", nil)
+		}
+		if err := l.enqueue(e); err != nil {
+			return err
+		}
+		c.asking, c.asked = &answer{done: make(chan struct{})}, *r
+	}
+	a := c.asking
+	c.waiting++
+	s.mu.Unlock()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	c.waiting--
+	select {
+	case <-a.done:
+		return a.err
+	default:
+		return unavailable("the store has not answered in time", context.Cause(ctx))
+	}
+}
+
+func (l *Limiter) enqueue(e *entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return unavailable("the limiter is closed", nil)
+	}
+	l.queue = append(l.queue, e)
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is said already
+	}
+	return nil
+}
+
+// tell remembers that the store has to hear of an entry.
+func (l *Limiter) tell(e *entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return unavailable("the limiter is closed", nil)
+	}
+	l.open[e] = struct{}{}
+	return nil
+}
+
+// heed logs that the store fails, once until it answers again, and lets nobody ask for a moment.
+func (l *Limiter) heed(ctx context.Context, err error) {
+	if err == nil {
+		l.failures.Store(0)
+		return
+	}
+	l.down.Store(l.now() + downLife)
+	if l.failures.Add(1) == 1 && ctx.Err() == nil {
+		l.o.Logger.LogAttrs(ctx, slog.LevelError, "rates: the store can't be asked", slog.Any("error", err))
+	}
+}
+
+// lease speaks with the store until the limiter is closed.
+func (l *Limiter) lease(ctx context.Context) {
+	tell, expire := time.NewTicker(tellEvery), time.NewTicker(expireEvery)
+	defer tell.Stop()
+	defer expire.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+			_ = l.errands(ctx, l.queued()) // those who wait are told
+		case <-tell.C:
+			_ = l.errands(ctx, l.ended(false)) // what can't be told is lost
+		case <-expire.C:
+			l.expire(ctx)
+		}
+	}
+}
+
+// queued takes those that want an answer.
+func (l *Limiter) queued() []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.queue
+	l.queue = nil
+	return all
+}
+
+// ended returns the entries that have something to tell and don't wait for an answer; all that may be, if everything ends.
+func (l *Limiter) ended(all bool) []*entry {
+	l.mu.Lock()
+	open := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	now := l.now()
+	return slices.DeleteFunc(open, func(e *entry) bool {
+		s := l.table.shard(e.key)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !all && (e.slice.asking != nil || !e.slice.done(now))
+	})
+}
+
+// giveBack tells the store everything, at the end, and answers those who still wait.
+func (l *Limiter) giveBack(ctx context.Context) error {
+	l.answer(l.queued(), unavailable("the limiter is closed", nil))
+	return l.errands(ctx, l.ended(true))
+}
+
+func (l *Limiter) answer(entries []*entry, err error) {
+	for _, e := range entries {
+		s := l.table.shard(e.key)
+		s.mu.Lock()
+		e.slice.answer(err)
+		s.mu.Unlock()
+	}
+}
+
+func (c *slice) answer(err error) {
+	if c.asking != nil {
+		c.asking.err = err
+		close(c.asking.done)
+		c.asking = nil
+	}
+}
+
+// errands does what the entries have to tell and to ask.
+func (l *Limiter) errands(ctx context.Context, entries []*entry) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
+	var errs []error
+	for batch := range slices.Chunk(slices.Compact(entries), maxBatch) {
+		errs = append(errs, l.batch(ctx, batch))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Limiter) batch(ctx context.Context, entries []*entry) error {
+	now := l.now()
+	keys, all := make([]Key, len(entries)), make([]errand, len(entries))
+	for i, e := range entries {
+		keys[i], all[i] = e.key, l.leave(e, now)
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := l.o.Store.UpdateRates(wait, keys, func(states [][]byte) ([]Row, error) {
+		rows := make([]Row, len(keys))
+		for i, b := range states {
+			st, err := parseState(b)
+			if all[i].err = err; err != nil {
+				continue // nobody else's errand fails for it
+			}
+			all[i].serve(&st, now)
+			rows[i] = row(keys[i], &st, now)
+		}
+		return rows, nil
+	})
+	l.heed(ctx, err)
+	for i, e := range entries {
+		if err != nil {
+			all[i].err = err
+		}
+		l.come(e, &all[i], now)
+	}
+	return err
+}
+
+// leave takes an entry's errand out of it.
+func (l *Limiter) leave(e *entry, now int64) errand {
+	s := l.table.shard(e.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, e)
+	return e.slice.errand(now)
+}
+
+// come brings the answer to an entry and to those who wait for it.
+func (l *Limiter) come(e *entry, x *errand, now int64) {
+	s := l.table.shard(e.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.slice.hear(x, now)
+	if e.slice.spare > 0 || e.slice.extra > 0 {
+		l.mu.Lock()
+		l.open[e] = struct{}{}
+		l.mu.Unlock()
+	}
+	if x.waiting > 0 {
+		e.slice.answer(answered(x.err))
+	}
+}
+
+func answered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailable("the store can't be asked", err)
+}
