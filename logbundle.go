@@ -21,11 +21,10 @@ type RevocationProof struct {
 	Inclusion
 }
 
-// Bounds of a bundle's log proof.
-const (
-	maxProofPath         = 64
-	maxLoggedRevocations = 64
-)
+// MaxLoggedRevocations is how many revocations a log proof may have.
+const MaxLoggedRevocations = 64
+
+const maxProofPath = 64
 
 // complete reports whether the proof has all that it must have, each made by its parser. The events are read when they are
 // verified.
@@ -76,7 +75,7 @@ func readLogProof(r *reader, n value) (*LogProof, error) {
 	r.members(m[1], in[:3], "event", "index", "path")
 	r.members(m[3], in[3:], "event", "index", "path")
 	p := &LogProof{Completed: readInclusion(r, in[:3]), Started: readInclusion(r, in[3:])}
-	entries := r.elements(m[2], maxLoggedRevocations)
+	entries := r.elements(m[2], MaxLoggedRevocations)
 	if r.has(m[2]) && len(entries) == 0 {
 		r.fail(m[2], "this array is empty")
 	}

@@ -2,6 +2,7 @@ package counterfoil_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/counterfoil/counterfoil"
@@ -155,4 +156,32 @@ func TestExecute_revokedGrant(t *testing.T) {
 	l := grantLab(t, g)
 	_, r, err := l.execute()
 	l.settled(r, err, counterfoil.OutcomeSucceeded, "")
+}
+
+// A bundle and an approval say what they rest on: exactly what a use of theirs is refused for.
+func TestRestsOn(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]*lab{"a person's": newLab(t), "a grant's": grantLab(t, mustGrant(t, nil))} {
+		b := l.bundle()
+		subjects := b.RestsOn()
+		want := []counterfoil.Digest{
+			l.x.Approval.Digest(), l.x.DryRun.Policy().Digest(), counterfoil.ActorSubject(l.x.DryRun.Plan().Actor()),
+		}
+		r, err := b.Verify(l.x.Keys, tomorrow())
+		noError(t, err)
+		for _, k := range r.ApprovalKeys {
+			want = append(want, counterfoil.KeySubject(k.ID))
+		}
+		for _, d := range want {
+			if !slices.Contains(subjects, d) || !counterfoil.RestsOn(l.x.DryRun, l.x.Approval, d) {
+				t.Errorf("%s: it does not rest on %s", name, d)
+			}
+		}
+		if counterfoil.RestsOn(l.x.DryRun, l.x.Approval, counterfoil.ActorSubject("agent:other")) {
+			t.Errorf("%s: it rests on another", name)
+		}
+	}
+	if (&counterfoil.Bundle{}).RestsOn() != nil || counterfoil.RestsOn(nil, nil, counterfoil.Digest{}) {
+		t.Error("nothing rests on something")
+	}
 }

@@ -185,7 +185,8 @@ and the checkpoint that they lead to, as JSON. "receipts export" has it in the b
 				if _, err := s.latest(ctx); err != nil {
 					return err
 				}
-				c, list, err := s.logs.Prove(ctx, tenant, args[0], counterfoil.PhaseStarted, counterfoil.PhaseCompleted)
+				c, list, err := s.logs.Prove(ctx, tenant, translog.Mention{About: args[0], Phase: counterfoil.PhaseStarted},
+					translog.Mention{About: args[0], Phase: counterfoil.PhaseCompleted})
 				if err != nil || len(list) != 2 {
 					return err
 				}

@@ -148,15 +148,13 @@ func (e *guardError) Unwrap() error { return e.err }
 type prover struct{ *translog.Logs }
 
 // Prove implements gateway.Prover.
-func (p prover) Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (
-	*counterfoil.Checkpoint, []counterfoil.Inclusion, error,
-) {
-	c, list, err := p.Logs.Prove(ctx, tenant, execution, phases...)
+func (p prover) Prove(ctx context.Context, tenant string, events ...translog.Mention) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error) {
+	c, list, err := p.Logs.Prove(ctx, tenant, events...)
 	if !errors.Is(err, translog.ErrNotLogged) {
 		return c, list, err
 	}
 	if err := p.Publish(ctx); err != nil {
 		return nil, nil, err
 	}
-	return p.Logs.Prove(ctx, tenant, execution, phases...)
+	return p.Logs.Prove(ctx, tenant, events...)
 }

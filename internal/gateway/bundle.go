@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -13,10 +15,10 @@ import (
 // ErrRetired says that retention has dropped an execution's documents and receipt: they are in the export that it made.
 const ErrRetired = sentinel("the receipt was dropped by retention; it is in the export that was made then")
 
-// A Prover proves that a tenant's log has the first events of these phases about an execution, under one checkpoint. It fails
-// with translog.ErrNotLogged while no checkpoint covers them.
+// A Prover proves that a tenant's log has these events, under one checkpoint. It fails with translog.ErrNotLogged while no
+// checkpoint covers them.
 type Prover interface {
-	Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error)
+	Prove(ctx context.Context, tenant string, events ...translog.Mention) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error)
 }
 
 const (
@@ -42,7 +44,7 @@ func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([
 	if err != nil {
 		return nil, err
 	}
-	if b.Log, err = g.proof(ctx, tenant, id); err != nil {
+	if b.Log, err = g.proof(ctx, tenant, id, b); err != nil {
 		g.Logger.LogAttrs(ctx, slog.LevelWarn, "a bundle has no proof from the log", slog.String("execution", id), slog.String("error", err.Error()))
 	}
 	if redact {
@@ -58,17 +60,25 @@ func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([
 	return b.Encode(), nil
 }
 
-// proof waits a little for a checkpoint that covers both events of the execution.
-func (g *Gateway) proof(ctx context.Context, tenant, id string) (*counterfoil.LogProof, error) {
+// proof waits a little for a checkpoint that covers both events of the execution, and the revocations of what it rests on.
+func (g *Gateway) proof(ctx context.Context, tenant, id string, b *counterfoil.Bundle) (*counterfoil.LogProof, error) {
 	ctx, cancel := context.WithTimeout(ctx, proofWait)
 	defer cancel()
+	revoked, err := g.revocations(ctx, tenant, b)
+	if err != nil {
+		return nil, err
+	}
+	events := []translog.Mention{{About: id, Phase: counterfoil.PhaseStarted}, {About: id, Phase: counterfoil.PhaseCompleted}}
+	for _, d := range revoked {
+		events = append(events, translog.Mention{About: d.Digest().String(), Phase: counterfoil.PhaseRevoked})
+	}
 	retry := time.NewTicker(proofRetry)
 	defer retry.Stop()
 	for {
-		c, list, err := g.Log.Prove(ctx, tenant, id, counterfoil.PhaseStarted, counterfoil.PhaseCompleted)
+		c, list, err := g.Log.Prove(ctx, tenant, events...)
 		switch {
-		case err == nil && len(list) == 2:
-			return &counterfoil.LogProof{Checkpoint: c, Started: list[0], Completed: list[1], Revocations: nil}, nil
+		case err == nil && len(list) == len(events):
+			return logProof(c, list, revoked), nil
 		case !errors.Is(err, translog.ErrNotLogged):
 			return nil, err
 		}
@@ -78,4 +88,32 @@ func (g *Gateway) proof(ctx context.Context, tenant, id string) (*counterfoil.Lo
 			return nil, err
 		}
 	}
+}
+
+func logProof(c *counterfoil.Checkpoint, list []counterfoil.Inclusion, revoked []*counterfoil.Decision) *counterfoil.LogProof {
+	p := &counterfoil.LogProof{Checkpoint: c, Started: list[0], Completed: list[1]}
+	for i, d := range revoked {
+		p.Revocations = append(p.Revocations, counterfoil.RevocationProof{Decision: d, Inclusion: list[2+i]})
+	}
+	slices.SortFunc(p.Revocations, func(a, b counterfoil.RevocationProof) int { return cmp.Compare(a.Index, b.Index) })
+	return p
+}
+
+// revocations returns the decisions that revoked something that the bundle rests on, in no order.
+func (g *Gateway) revocations(ctx context.Context, tenant string, b *counterfoil.Bundle) ([]*counterfoil.Decision, error) {
+	var out []*counterfoil.Decision
+	for _, subject := range b.RestsOn() {
+		decisions, err := g.Store.Revocations(ctx, tenant, subject)
+		if err != nil {
+			return nil, err
+		}
+		for _, envelope := range decisions {
+			d, err := counterfoil.ParseDecision(envelope)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, d)
+		}
+	}
+	return out[:min(len(out), counterfoil.MaxLoggedRevocations)], nil
 }

@@ -19,16 +19,14 @@ type slowLog struct {
 	err   error
 }
 
-func (l *slowLog) Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (
-	*counterfoil.Checkpoint, []counterfoil.Inclusion, error,
-) {
+func (l *slowLog) Prove(ctx context.Context, tenant string, events ...translog.Mention) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error) {
 	if l.times--; l.times >= 0 {
 		return nil, nil, l.err
 	}
 	if err := l.Publish(ctx); err != nil {
 		return nil, nil, err
 	}
-	return l.Logs.Prove(ctx, tenant, execution, phases...)
+	return l.Logs.Prove(ctx, tenant, events...)
 }
 
 // A bundle waits a little for the checkpoint that covers it; without one it is a bundle that says what it can't show.

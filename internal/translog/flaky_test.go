@@ -116,7 +116,7 @@ func TestFlaky(t *testing.T) {
 		},
 		"cosign": func(w *world, c translog.Config) error { return w.open(c).Cosign(w.ctx()) },
 		"prove": func(w *world, c translog.Config) error {
-			_, _, err := w.open(c).Prove(w.ctx(), tenant, "x-0", counterfoil.PhaseStarted, counterfoil.PhaseCompleted)
+			_, _, err := w.open(c).Prove(w.ctx(), tenant, mentions("x-0", counterfoil.PhaseStarted, counterfoil.PhaseCompleted)...)
 			return err
 		},
 		"consistency": func(w *world, c translog.Config) error {

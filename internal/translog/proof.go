@@ -24,15 +24,19 @@ func (l *Logs) Latest(ctx context.Context, tenant string) (*counterfoil.Checkpoi
 	return l.published(ctx, &s)
 }
 
-// Prove proves that the log has the first events of these phases about an execution or request, under one checkpoint: the
-// newest, or the newest that a witness has signed if that covers them. It fails with ErrNotLogged while the newest does not.
-func (l *Logs) Prove(ctx context.Context, tenant, execution string, phases ...counterfoil.Phase) (
-	*counterfoil.Checkpoint, []counterfoil.Inclusion, error,
-) {
-	places := make([]int64, len(phases))
-	for i, phase := range phases {
+// A Mention names an event: the first of a phase about an execution, a request or a decision.
+type Mention struct {
+	About string
+	Phase counterfoil.Phase
+}
+
+// Prove proves that the log has these events, under one checkpoint: the newest, or the newest that a witness has signed if
+// that covers them. It fails with ErrNotLogged while the newest does not.
+func (l *Logs) Prove(ctx context.Context, tenant string, events ...Mention) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error) {
+	places := make([]int64, len(events))
+	for i, e := range events {
 		var err error
-		if places[i], err = l.c.Store.Find(ctx, tenant, execution, phase); err != nil {
+		if places[i], err = l.c.Store.Find(ctx, tenant, e.About, e.Phase); err != nil {
 			return nil, nil, err
 		}
 		if places[i] < 1 {

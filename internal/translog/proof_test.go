@@ -13,7 +13,7 @@ func TestProve(t *testing.T) {
 	w := setup(t)
 	l := w.logs()
 	prove := func(execution string, phases ...counterfoil.Phase) (*counterfoil.Checkpoint, []counterfoil.Inclusion, error) {
-		return l.Prove(w.ctx(), tenant, execution, phases...)
+		return l.Prove(w.ctx(), tenant, mentions(execution, phases...)...)
 	}
 	const started, completed = counterfoil.PhaseStarted, counterfoil.PhaseCompleted
 	if _, _, err := prove("x-3", started); !errors.Is(err, translog.ErrNotLogged) {
@@ -103,4 +103,12 @@ func TestNew_rejects(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+}
+
+func mentions(about string, phases ...counterfoil.Phase) []translog.Mention {
+	out := make([]translog.Mention, len(phases))
+	for i, p := range phases {
+		out[i] = translog.Mention{About: about, Phase: p}
+	}
+	return out
 }

@@ -82,7 +82,7 @@ func TestSQLite(t *testing.T) {
 	if err := errors.Join(b.Publish(w.ctx()), a.Guard(w.ctx()), w.open(c).Guard(w.ctx())); err != nil {
 		t.Fatal(err)
 	}
-	cp, proofs, err := a.Prove(w.ctx(), tenant, "more-299", counterfoil.PhaseRefused)
+	cp, proofs, err := a.Prove(w.ctx(), tenant, mentions("more-299", counterfoil.PhaseRefused)...)
 	if err != nil || cp.Size() != 320 || proofs[0].Verify(cp) != nil {
 		t.Fatal(err)
 	}

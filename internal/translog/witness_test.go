@@ -229,7 +229,7 @@ func TestProve_witnessed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for execution, size := range map[string]int64{"x-297": 300, "x-300": 303} {
-		c, proofs, err := l.Prove(w.ctx(), tenant, execution, counterfoil.PhaseStarted)
+		c, proofs, err := l.Prove(w.ctx(), tenant, mentions(execution, counterfoil.PhaseStarted)...)
 		if err != nil {
 			t.Fatal(err)
 		}
