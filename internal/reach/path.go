@@ -1,8 +1,9 @@
-// Package reach says what a call would touch and whether an allowance covers it: so far, paths.
+// Package reach says what a call would touch, paths and hosts, and whether an allowance covers it; and it opens the
+// connections of the gateway, so that the host that was judged is the one that is dialled.
 //
-// It is pure: it reads texts, never a file system, so it can't follow a symbolic link. Whoever opens a file must do so
-// through a handle that can't leave the allowed directory, or leave the last word to the server that opens it.
-// Every zero value covers nothing.
+// Judging is pure: it reads texts, never a file system or a name server. So a path says nothing of symbolic links: whoever
+// opens a file must do so through a handle that can't leave the allowed directory, or leave the last word to the server that
+// opens it. What a name resolves to is checked by [Dialer] when it is dialled. Every zero value covers nothing.
 package reach
 
 import (
