@@ -115,6 +115,6 @@ func tables() []string {
 	return []string{
 		"store", "logs", "events", "checkpoints", "tiles", "executions", "running", "receipts", "late", "policies", "counters", "once",
 		"marks", "revocations", "requests", "waiters", "servers", "secrets", "processes", "versions",
-		"revoked_credentials",
+		"revoked_credentials", "rates",
 	}
 }

@@ -229,6 +229,17 @@ CREATE TABLE revoked_credentials (
 	PRIMARY KEY (tenant, kind, name)
 );
 
+-- What was used of rates, until it is out of every window. A row without a state is one that is about to get it.
+CREATE TABLE rates (
+	tenant    text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	principal text   COLLATE "C" NOT NULL CHECK (principal <> ''),
+	kind      text   COLLATE "C" NOT NULL CHECK (kind IN ('request', 'read', 'write')),
+	tool      text   COLLATE "C" NOT NULL CHECK ((tool = '') = (kind = 'request')),
+	until     bigint NOT NULL,
+	state     bytea  NOT NULL,
+	PRIMARY KEY (tenant, principal, kind, tool)
+) WITH (fillfactor = 50);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),

@@ -236,6 +236,17 @@ CREATE TABLE revoked_credentials (
 	PRIMARY KEY (tenant, kind, name)
 ) STRICT, WITHOUT ROWID;
 
+-- What was used of rates, until it is out of every window.
+CREATE TABLE rates (
+	tenant    TEXT NOT NULL CHECK (tenant <> ''),
+	principal TEXT NOT NULL CHECK (principal <> ''),
+	kind      TEXT NOT NULL CHECK (kind IN ('request', 'read', 'write')),
+	tool      TEXT NOT NULL CHECK ((tool = '') = (kind = 'request')),
+	until     INTEGER NOT NULL,
+	state     BLOB NOT NULL CHECK (length(state) > 0),
+	PRIMARY KEY (tenant, principal, kind, tool)
+) STRICT, WITHOUT ROWID;
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    TEXT NOT NULL CHECK (kind <> ''),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
@@ -18,6 +19,7 @@ import (
 type Store interface {
 	gateway.Store
 	translog.Store
+	ratelimit.Store
 	tenancy.Store
 	identity.Store
 	// Process names the handle in the database. Another handle has another name.
@@ -94,6 +96,11 @@ func tests() []test {
 		{"Credentials_revokedForgotten", testRevokedForgotten},
 		{"Credentials_revokedRejects", testRevokedRejects},
 		{"Credentials_revokedContenders", testRevokedContenders},
+		{"Rates", testRates},
+		{"Rates_contenders", testRateContenders},
+		{"Rates_faults", testRateFaults},
+		{"Rates_pages", testRatePages},
+		{"Rates_text", testRateText},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},
