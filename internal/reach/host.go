@@ -33,11 +33,10 @@ func parseHost(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s = strings.ToLower(s)
-	if !plain {
-		if s, err = toASCII(s); err != nil {
-			return "", err
-		}
+	if plain {
+		s = strings.ToLower(s)
+	} else if s, err = toASCII(strings.Map(lower, s)); err != nil {
+		return "", err
 	}
 	return s, checkLabels(s)
 }
@@ -117,6 +116,14 @@ func isNumber(label string) bool {
 	return true
 }
 
+// lower maps capitals to their small letters. Signs that only have the same small letter, such as Kelvin's, stay.
+func lower(r rune) rune {
+	if small := unicode.ToLower(r); unicode.ToUpper(small) == r {
+		return small
+	}
+	return r
+}
+
 // toASCII converts a lower-case name by IDNA's rules for lookup. Characters that the rules would replace or drop are
 // refused instead: other clients replace other ones, and an approver would see another name than the one asked.
 func toASCII(s string) (string, error) {
@@ -141,13 +148,13 @@ func toASCII(s string) (string, error) {
 			return "", bad("the host is no valid international name")
 		}
 		if !oneScript(decoded[i]) {
-			return "", bad("the host mixes scripts")
+			return "", bad("the host has symbols in it, or mixes scripts")
 		}
 	}
 	return ascii, nil
 }
 
-// oneScript reports whether the letters of a label are of one script. The scripts that are written together in Chinese,
+// oneScript reports whether a label has but letters, marks, digits and dashes, and these are of one script. The scripts that are written together in Chinese,
 // Japanese and Korean count as one, also together with Latin: the "highly restrictive" level of Unicode TS 39.
 func oneScript(label string) bool {
 	if isPlain(label) {
@@ -157,7 +164,10 @@ func oneScript(label string) bool {
 	var latin, han, kana, hangul, bopomofo bool
 	for _, r := range label {
 		switch {
-		case r < utf8.RuneSelf && !unicode.IsLetter(r), unicode.In(r, unicode.Common, unicode.Inherited):
+		case r < utf8.RuneSelf && !unicode.IsLetter(r):
+		case !unicode.In(r, unicode.L, unicode.M, unicode.Nd):
+			return false
+		case unicode.In(r, unicode.Common, unicode.Inherited):
 		case unicode.Is(unicode.Latin, r):
 			latin = true
 		case unicode.Is(unicode.Han, r):
