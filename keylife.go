@@ -1,7 +1,6 @@
 package counterfoil
 
 import (
-	"slices"
 	"time"
 )
 
@@ -42,7 +41,7 @@ func (k *PublicKey) mayAct(tenant string, t time.Time) error {
 			return fail(CodeRevoked, "the key that signed this was superseded before")
 		}
 	}
-	if !slices.Contains(k.Tenants, tenant) || t.Before(k.NotBefore) || !k.NotAfter.IsZero() && !t.Before(k.NotAfter) {
+	if !k.actsFor(tenant) || t.Before(k.NotBefore) || !k.NotAfter.IsZero() && !t.Before(k.NotAfter) {
 		return fail(CodeSignatureInvalid, "the key that signed this may not act for this tenant at this time")
 	}
 	return nil

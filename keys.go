@@ -51,13 +51,21 @@ type PublicKey struct {
 	Role      Role
 	Owner     string // the identity that the key speaks for
 	Custody   Custody
-	Tenants   []string    // the tenants it may act for, sorted; never empty
+	Tenants   []string    // the tenants it may act for, sorted, or AllTenants alone; never empty
 	NotBefore time.Time   // judged at the instant of the act that was signed
 	NotAfter  time.Time   // exclusive; the zero time is no end
 	Passkey   *Passkey    // nil for a key that makes plain signatures
 	Revoked   *Revocation // nil for a key that was not revoked
 
 	key curveKey
+}
+
+// AllTenants, as a key's only tenant, stands for every tenant: the keys of a gateway that serves many.
+const AllTenants = "*"
+
+// actsFor reports whether the key is one of the tenant's.
+func (k *PublicKey) actsFor(tenant string) bool {
+	return slices.Contains(k.Tenants, tenant) || slices.Equal(k.Tenants, []string{AllTenants})
 }
 
 // KeyParams is what a key is bound to.
@@ -92,6 +100,9 @@ func newPublicKey(raw []byte, p KeyParams) (PublicKey, error) {
 	slices.SortFunc(tenants, compareUTF16)
 	if len(tenants) == 0 || len(slices.Compact(tenants)) != len(p.Tenants) {
 		return none, fail(CodeInvalidInput, "a key acts for at least one tenant and names none twice")
+	}
+	if slices.Contains(tenants, AllTenants) && (len(tenants) > 1 || p.Role == RoleApprover) {
+		return none, fail(CodeInvalidInput, "a key for all tenants names no other, and an approver's key is none")
 	}
 	for _, s := range append([]string{p.Owner}, p.Tenants...) {
 		if err := CheckIdentity(s); err != nil {

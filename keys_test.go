@@ -52,15 +52,19 @@ func TestKeyID_isTheThumbprint(t *testing.T) {
 func TestNewPrivateKey_rejects(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(*counterfoil.KeyParams){
-		"no role":                func(p *counterfoil.KeyParams) { p.Role = "" },
-		"an unknown role":        func(p *counterfoil.KeyParams) { p.Role = "admin" },
-		"no custody":             func(p *counterfoil.KeyParams) { p.Custody = "" },
-		"an unknown custody":     func(p *counterfoil.KeyParams) { p.Custody = "cloud" },
-		"no owner":               func(p *counterfoil.KeyParams) { p.Owner = "" },
-		"a hidden owner":         func(p *counterfoil.KeyParams) { p.Owner = "a\u200b" },
-		"no tenant":              func(p *counterfoil.KeyParams) { p.Tenants = nil },
-		"a tenant twice":         func(p *counterfoil.KeyParams) { p.Tenants = []string{"a", "b", "a"} },
-		"a tenant without name":  func(p *counterfoil.KeyParams) { p.Tenants = []string{"a", ""} },
+		"no role":               func(p *counterfoil.KeyParams) { p.Role = "" },
+		"an unknown role":       func(p *counterfoil.KeyParams) { p.Role = "admin" },
+		"no custody":            func(p *counterfoil.KeyParams) { p.Custody = "" },
+		"an unknown custody":    func(p *counterfoil.KeyParams) { p.Custody = "cloud" },
+		"no owner":              func(p *counterfoil.KeyParams) { p.Owner = "" },
+		"a hidden owner":        func(p *counterfoil.KeyParams) { p.Owner = "a\u200b" },
+		"no tenant":             func(p *counterfoil.KeyParams) { p.Tenants = nil },
+		"a tenant twice":        func(p *counterfoil.KeyParams) { p.Tenants = []string{"a", "b", "a"} },
+		"a tenant without name": func(p *counterfoil.KeyParams) { p.Tenants = []string{"a", ""} },
+		"an approver of all":    func(p *counterfoil.KeyParams) { p.Tenants = []string{counterfoil.AllTenants} },
+		"all tenants and one": func(p *counterfoil.KeyParams) {
+			p.Role, p.Tenants = counterfoil.RoleReceipt, []string{counterfoil.AllTenants, "a"}
+		},
 		"no beginning":           func(p *counterfoil.KeyParams) { p.NotBefore = time.Time{} },
 		"an end at the begin":    func(p *counterfoil.KeyParams) { p.NotAfter = p.NotBefore },
 		"an end before it":       func(p *counterfoil.KeyParams) { p.NotAfter = p.NotBefore.Add(-time.Second) },

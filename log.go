@@ -151,7 +151,7 @@ func SignCheckpoint(ctx context.Context, audience, tenant string, size int64, ro
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(k.Tenants, tenant) {
+	if !k.actsFor(tenant) {
 		return nil, fail(CodeSignatureInvalid, "the checkpoint key may not act for this tenant")
 	}
 	c := &Checkpoint{origin: origin, size: size, root: root}

@@ -374,6 +374,7 @@ func forgedKeys() []forgery {
 		)
 	}
 	return append(out,
+		forgery{"receipt key of tenants by a pattern", "signature-invalid", nil, func(f *forged) { f.key("receipt", func(k doc) { k["tenants"] = list{"ac*"} }) }},
 		forgery{"approver key of another owner", "signature-invalid", nil, func(f *forged) { f.key("approver", func(k doc) { k["owner"] = "mallory" }) }},
 		forgery{"P-256 signature in its other half", "signature-invalid", es256Lab, func(f *forged) {
 			f.signers = map[string][]*counterfoil.PrivateKey{

@@ -218,10 +218,12 @@ func vectorLabs(t testing.TB) map[string]*lab {
 	delayed.clock = at(20, 0, 10, 0)
 	succeeded := newLab(t)
 	succeeded.x.Keys = supersededAfter(t)
+	shared := newLab(t)
+	shared.x.Keys = forAllTenants(t)
 	return map[string]*lab{
 		"p256": es256Lab(t), "quorum-with-passkey": quorum, "standing-grant": grantLab(t, mustGrant(t, nil)), "passkey": passkeyLab(t),
 		"policy": byPolicy, "late": late, "failed": failed, "not-before": delayed, "redacted": newLab(t), "steps": stepsLab(t),
-		"superseded-since": succeeded,
+		"superseded-since": succeeded, "keys-of-all-tenants": shared,
 	}
 }
 
@@ -232,6 +234,19 @@ func supersededAfter(t testing.TB) *counterfoil.KeyRing {
 	for _, k := range allKeys(t).Keys() {
 		k.Revoked = &counterfoil.Revocation{At: now().Add(time.Millisecond), Why: counterfoil.RevokedSuperseded}
 		k.NotAfter = now().Add(time.Millisecond)
+		keys = append(keys, k)
+	}
+	return mustPublicRing(t, keys...)
+}
+
+// forAllTenants is the ring of a gateway that serves many tenants: its own keys act for all of them, the approver's for one.
+func forAllTenants(t testing.TB) *counterfoil.KeyRing {
+	t.Helper()
+	var keys []counterfoil.PublicKey
+	for _, k := range allKeys(t).Keys() {
+		if k.Role != counterfoil.RoleApprover {
+			k.Tenants = []string{counterfoil.AllTenants}
+		}
 		keys = append(keys, k)
 	}
 	return mustPublicRing(t, keys...)

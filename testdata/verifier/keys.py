@@ -62,6 +62,8 @@ def key(v):
     )
     if k.role in ("checkpoint", "witness") and ec:
         invalid("the keys of logs and witnesses are Ed25519")
+    if "*" in k.tenants and (len(k.tenants) > 1 or k.role == "approver"):
+        invalid("a key for all tenants names no other, and is no approver's")
     if k.role == "witness" and not is_note_name(k.owner):
         invalid("a witness's name has no white space and no plus")
     if k.ends is not None and k.ends <= k.begins:
@@ -133,10 +135,14 @@ def verify(keys, e, s, role):
     return k
 
 
+def acts_for(k, tenant):
+    return tenant in k.tenants or list(k.tenants) == ["*"]
+
+
 def may_act(k, tenant, at):
     if k.revoked and (k.revoked.why == "compromised" or at >= k.revoked.at):
         raise Refused("revoked", "the key")
-    if tenant not in k.tenants or at < k.begins or k.ends is not None and at >= k.ends:
+    if not acts_for(k, tenant) or at < k.begins or k.ends is not None and at >= k.ends:
         refuse("the key may not act for this tenant at this time")
 
 
