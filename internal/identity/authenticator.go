@@ -24,6 +24,8 @@ type APIKeys interface {
 type Options struct {
 	Rules Rules
 	Keys  *KeyRing
+	// OIDC are other issuers whose tokens are taken. Their names and their addresses differ.
+	OIDC []OIDC
 	// APIKeys verifies API keys; without it there are none.
 	APIKeys APIKeys
 	// Store keeps what was revoked.
@@ -43,8 +45,9 @@ type Options struct {
 
 // An Authenticator says whom a request speaks for. It denies what it can't check. It is safe for concurrent use.
 type Authenticator struct {
-	o     Options
-	cache *cache
+	o       Options
+	foreign map[string]*foreign // by the address that is their "iss"
+	cache   *cache
 }
 
 // New returns an authenticator, or says what its options lack.
@@ -61,7 +64,19 @@ func New(o Options) (*Authenticator, error) {
 	if o.Remembered < 1 {
 		return nil, fail("at least one verified token is remembered")
 	}
-	return &Authenticator{o: o, cache: newCache(o.Remembered)}, nil
+	a := &Authenticator{o: o, foreign: map[string]*foreign{}, cache: newCache(o.Remembered)}
+	names := map[string]bool{}
+	for i := range o.OIDC {
+		f, err := newForeign(o.OIDC[i], &o.Rules, o.Now)
+		if err != nil {
+			return nil, err
+		}
+		if names[f.Name] || a.foreign[f.Issuer] != nil || f.Issuer == o.Rules.Issuer {
+			return nil, fail("two issuers have the same name or address")
+		}
+		names[f.Name], a.foreign[f.Issuer] = true, f
+	}
+	return a, nil
 }
 
 // Authenticate returns whom a request speaks for, by its only credential. Every error is an *Error. It reads headers and the
@@ -153,6 +168,12 @@ func (a *Authenticator) verify(ctx context.Context, text string, now time.Time) 
 	t, err := parseToken(text)
 	if err != nil {
 		return verified{}, time.Time{}, err
+	}
+	iss, _ := t.claims.text("iss")
+	if f, ok := a.foreign[iss]; ok {
+		v, issued, err := f.verify(ctx, t, now, a.o.Rules.Leeway)
+		v.ring = a.o.Keys.keys.Load()
+		return v, issued, err
 	}
 	return a.ours(t, now)
 }

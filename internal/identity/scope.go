@@ -97,6 +97,17 @@ func (s Scopes) Within(o Scopes) bool {
 	return true
 }
 
+// coveredBy reports whether every scope of s is one of o, by its name or its noun. Unlike Within, it does not look at
+// tenant:admin: what a configuration allows is what it writes out.
+func (s Scopes) coveredBy(o Scopes) bool {
+	for x := range s.set {
+		if !o.Has(Scope(x)) { // "noun:*" is covered by itself alone
+			return false
+		}
+	}
+	return true
+}
+
 // A Verdict says whether a request may go on. The zero Verdict is no.
 type Verdict byte
 

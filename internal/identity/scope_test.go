@@ -6,7 +6,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/identity"
 )
 
-func scopes(t *testing.T, list ...string) identity.Scopes {
+func scopes(t testing.TB, list ...string) identity.Scopes {
 	t.Helper()
 	s, err := identity.ParseScopes(list)
 	if err != nil {
