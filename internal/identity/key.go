@@ -2,7 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -47,6 +46,9 @@ type Key struct {
 func NewHS256Key(id string, secret []byte) (*Key, error) {
 	if len(secret) < minSecret || len(secret) > maxSecret {
 		return nil, fail("the secret of an HS256 key must have 32 to 1024 bytes")
+	}
+	if bytes.HasPrefix(secret, []byte("-----BEGIN")) {
+		return nil, fail("this is a key in PEM, not the secret of an HS256 key")
 	}
 	if id == "" {
 		mac := hmac.New(sha256.New, secret)
@@ -133,16 +135,15 @@ func thumbprint(publicMembers string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// sameSecret reports whether two keys have the same key material: then either could be used as the other.
-func (k *Key) sameSecret(o *Key) bool {
-	if k.algorithm == HS256 && o.algorithm == HS256 {
-		a, _ := k.verify.([]byte)
-		b, _ := o.verify.([]byte)
-		return hmac.Equal(a, b)
+// like reports whether k is made of what o is made of, or is a secret that has the public key of o in it, which everyone knows.
+func (k *Key) like(o *Key) bool {
+	if k.algorithm != HS256 {
+		return k.algorithm == o.algorithm && bytes.Equal(k.x, o.x)
 	}
-	if k.algorithm != HS256 && o.algorithm != HS256 {
-		p, ok := k.verify.(interface{ Equal(crypto.PublicKey) bool })
-		return ok && p.Equal(o.verify)
+	secret, _ := k.verify.([]byte)
+	if o.algorithm != HS256 {
+		return bytes.Contains(secret, o.x)
 	}
-	return false
+	other, _ := o.verify.([]byte)
+	return hmac.Equal(secret, other)
 }

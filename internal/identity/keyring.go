@@ -25,7 +25,10 @@ type ring struct {
 // NewKeyRing makes a ring. Its keys differ in their ids and in what they are made of.
 func NewKeyRing(signs *Key, others ...Held) (*KeyRing, error) {
 	r := &KeyRing{}
-	return r, r.Replace(signs, others...)
+	if err := r.Replace(signs, others...); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Replace rotates the keys, all at once. Tokens of keys that are no longer there are refused from now on, those that were
@@ -40,7 +43,7 @@ func (r *KeyRing) Replace(signs *Key, others ...Held) error {
 			return fail("a key of the ring is missing")
 		}
 		for _, had := range n.byID {
-			if had.Key.id == h.Key.id || had.Key.sameSecret(h.Key) {
+			if had.Key.id == h.Key.id || had.Key.like(h.Key) || h.Key.like(had.Key) {
 				return fail("two keys of the ring are the same")
 			}
 		}

@@ -150,6 +150,9 @@ func (k *issuerKeys) discover(ctx context.Context, now time.Time) (*oidc.IDToken
 	if err := provider.Claims(&document); err != nil {
 		return nil, err
 	}
+	if u, err := url.Parse(document.Keys); err != nil || !fetchable(u, k.fetch.issuer) {
+		return nil, errFetch
+	}
 	keys := watchedKeys{oidc.NewRemoteKeySet(ctx, document.Keys)}
 	k.fetch.renew()
 	v := oidc.NewVerifier(k.issuer, keys, &oidc.Config{
