@@ -56,6 +56,7 @@ func (l *Limiter) load(ctx context.Context, s *shard, k Key) (*entry, error) {
 		}
 		e, err := s.add(k, (*entry).saved)
 		if err != nil {
+			l.wakeUp() // once what is used is written down there is room
 			return nil, err
 		}
 		e.state = st
@@ -88,12 +89,14 @@ func (l *Limiter) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-flush.C:
-			if err := l.flush(ctx); err != nil && ctx.Err() == nil {
-				l.o.Logger.LogAttrs(ctx, slog.LevelError, "rates: what was used could not be recorded", slog.Any("error", err))
-			}
 		case <-expire.C:
 			l.expire(ctx)
+			continue
+		case <-l.wake:
+		case <-flush.C:
+		}
+		if err := l.flush(ctx); err != nil && ctx.Err() == nil {
+			l.o.Logger.LogAttrs(ctx, slog.LevelError, "rates: what was used could not be recorded", slog.Any("error", err))
 		}
 	}
 }

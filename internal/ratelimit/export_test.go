@@ -25,7 +25,7 @@ func (l *Limiter) TakeRules(ctx context.Context, k Key, r Rules) (Decision, erro
 func (l *Limiter) Flush(ctx context.Context) error { return l.flush(ctx) }
 
 // Tend tells the store of slices that have ended, as it is done all the time.
-func (l *Limiter) Tend(ctx context.Context) error { return l.errands(ctx, l.ended(false)) }
+func (l *Limiter) Tend(ctx context.Context) error { return l.errands(ctx, l.told(), false) }
 
 // Abandon ends a limiter as a killed process ends: it tells nobody.
 func (l *Limiter) Abandon() {

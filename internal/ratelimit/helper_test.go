@@ -81,15 +81,22 @@ func openStore(t testing.TB, path string, clock *storetest.Clock) *sqlite.Store 
 // A flaky store fails while it is told to, and counts what it is asked.
 type flaky struct {
 	ratelimit.Store
-	mu    sync.Mutex
-	err   error
-	calls int
+	mu     sync.Mutex
+	err    error
+	writes error
+	calls  int
 }
 
 func (s *flaky) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
+}
+
+func (s *flaky) FailWrites(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = err
 }
 
 func (s *flaky) Calls() int {
@@ -114,6 +121,12 @@ func (s *flaky) Rate(ctx context.Context, k ratelimit.Key) ([]byte, error) {
 
 func (s *flaky) UpdateRates(ctx context.Context, keys []ratelimit.Key, f func([][]byte) ([]ratelimit.Row, error)) error {
 	if err := s.called(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	err := s.writes
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return s.Store.UpdateRates(ctx, keys, f)

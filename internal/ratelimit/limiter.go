@@ -51,7 +51,7 @@ type Limiter struct {
 	closed bool
 	queue  []*entry            // that want an answer of the store
 	open   map[*entry]struct{} // of which the store has to hear
-	wake   chan struct{}       // says that the queue isn't empty
+	wake   chan struct{}       // says that the worker has something to do
 
 	stop   context.CancelFunc
 	worker sync.WaitGroup
@@ -144,6 +144,14 @@ func (l *Limiter) take(ctx context.Context, k Key, r *rules) (Decision, error) {
 		return l.takeShared(ctx, k, r)
 	}
 	return l.takeAlone(ctx, k, r)
+}
+
+// wakeUp tells the worker that there is something to do.
+func (l *Limiter) wakeUp() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is said already
+	}
 }
 
 func (l *Limiter) now() int64 { return l.o.Now().UnixNano() }

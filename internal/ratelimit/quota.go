@@ -9,8 +9,8 @@ type Use struct {
 	Day    int64 `json:"day"`
 }
 
-// A Quota is what a principal may use and has used. Where processes share the store, what they have taken and not yet used
-// counts as used.
+// A Quota is what a principal may use and has used. Where processes share the store, what another has taken and not yet
+// used counts as used.
 type Quota struct {
 	Subject
 	Tier   Tier
@@ -99,7 +99,7 @@ func (c *slice) forget() {
 // settled writes down what the store does not have yet.
 func (l *Limiter) settled(ctx context.Context) error {
 	if l.o.Shared {
-		return nil
+		return l.errands(ctx, l.told(), true)
 	}
 	return l.flush(ctx)
 }

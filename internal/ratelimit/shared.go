@@ -97,10 +97,7 @@ func (l *Limiter) enqueue(e *entry) error {
 		return unavailable("the limiter is closed", nil)
 	}
 	l.queue = append(l.queue, e)
-	select {
-	case l.wake <- struct{}{}:
-	default: // it is said already
-	}
+	l.wakeUp()
 	return nil
 }
 
@@ -137,9 +134,9 @@ func (l *Limiter) lease(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.wake:
-			_ = l.errands(ctx, l.queued()) // those who wait are told
+			_ = l.errands(ctx, l.queued(), false) // those who wait are told
 		case <-tell.C:
-			_ = l.errands(ctx, l.ended(false)) // what can't be told is lost
+			_ = l.errands(ctx, l.told(), false) // what can't be told is lost
 		case <-expire.C:
 			l.expire(ctx)
 		}
@@ -155,24 +152,17 @@ func (l *Limiter) queued() []*entry {
 	return all
 }
 
-// ended returns the entries that have something to tell and don't wait for an answer; all that may be, if everything ends.
-func (l *Limiter) ended(all bool) []*entry {
+// told returns the entries of which the store may have to hear.
+func (l *Limiter) told() []*entry {
 	l.mu.Lock()
-	open := slices.Collect(maps.Keys(l.open))
-	l.mu.Unlock()
-	now := l.now()
-	return slices.DeleteFunc(open, func(e *entry) bool {
-		s := l.table.shard(e.key)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !all && (e.slice.asking != nil || !e.slice.done(now))
-	})
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.open))
 }
 
 // giveBack tells the store everything, at the end, and answers those who still wait.
 func (l *Limiter) giveBack(ctx context.Context) error {
 	l.answer(l.queued(), unavailable("the limiter is closed", nil))
-	return l.errands(ctx, l.ended(true))
+	return l.errands(ctx, l.told(), true)
 }
 
 func (l *Limiter) answer(entries []*entry, err error) {
@@ -192,23 +182,29 @@ func (c *slice) answer(err error) {
 	}
 }
 
-// errands does what the entries have to tell and to ask.
-func (l *Limiter) errands(ctx context.Context, entries []*entry) error {
+// errands does what the entries have to tell and to ask. all gives back slices that still run, too.
+func (l *Limiter) errands(ctx context.Context, entries []*entry, all bool) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	slices.SortFunc(entries, func(a, b *entry) int { return a.key.Compare(b.key) })
 	var errs []error
-	for batch := range slices.Chunk(slices.Compact(entries), maxBatch) {
-		errs = append(errs, l.batch(ctx, batch))
+	for batch := range slices.Chunk(entries, maxBatch) {
+		errs = append(errs, l.batch(ctx, batch, all))
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Limiter) batch(ctx context.Context, entries []*entry) error {
+func (l *Limiter) batch(ctx context.Context, entries []*entry, all bool) error {
 	now := l.now()
-	keys, all := make([]Key, len(entries)), make([]errand, len(entries))
-	for i, e := range entries {
-		keys[i], all[i] = e.key, l.leave(e, now)
+	var keys []Key
+	var xs []errand
+	for _, e := range entries {
+		if x, ok := l.leave(e, now, all); ok {
+			keys, xs = append(keys, e.key), append(xs, x)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
 	}
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -216,37 +212,42 @@ func (l *Limiter) batch(ctx context.Context, entries []*entry) error {
 		rows := make([]Row, len(keys))
 		for i, b := range states {
 			st, err := parseState(b)
-			if all[i].err = err; err != nil {
+			if xs[i].err = err; err != nil {
 				continue // nobody else's errand fails for it
 			}
-			all[i].serve(&st, now)
+			xs[i].serve(&st, now)
 			rows[i] = row(keys[i], &st, now)
 		}
 		return rows, nil
 	})
 	l.heed(ctx, err)
-	for i, e := range entries {
+	for i := range xs {
 		if err != nil {
-			all[i].err = err
+			xs[i].err = err
 		}
-		l.come(e, &all[i], now)
+		l.come(&xs[i], now)
 	}
 	return err
 }
 
-// leave takes an entry's errand out of it.
-func (l *Limiter) leave(e *entry, now int64) errand {
+// leave takes an entry's errand out of it, if it has one.
+func (l *Limiter) leave(e *entry, now int64, all bool) (errand, bool) {
 	s := l.table.shard(e.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Who has just been given something and hasn't woken up yet keeps it.
+	if e.slice.asking == nil && (!all || e.slice.waiting > 0) && !e.slice.done(now) {
+		return errand{}, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, e)
-	return e.slice.errand(now)
+	return e.slice.errand(e, now), true
 }
 
 // come brings the answer to an entry and to those who wait for it.
-func (l *Limiter) come(e *entry, x *errand, now int64) {
+func (l *Limiter) come(x *errand, now int64) {
+	e := x.e
 	s := l.table.shard(e.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,6 +82,8 @@ func (c *slice) done(now int64) bool {
 
 // An errand is what the store is to be told and asked about a key, and its answer.
 type errand struct {
+	e *entry
+
 	// What is told: the slice before, and what was used without one.
 	before            rules
 	spare, used, last int64
@@ -101,9 +103,9 @@ type errand struct {
 }
 
 // errand takes what there is to tell and to ask out of the slice. From here on its rest is the store's, or lost.
-func (c *slice) errand(now int64) errand {
+func (c *slice) errand(e *entry, now int64) errand {
 	x := errand{
-		before: c.rules, spare: c.spare, used: c.used, last: c.last, end: c.end, free: c.free, extra: c.extra, after: c.after,
+		e: e, before: c.rules, spare: c.spare, used: c.used, last: c.last, end: c.end, free: c.free, extra: c.extra, after: c.after,
 		rules: c.asked,
 	}
 	if c.heard && c.left == 0 {
