@@ -40,15 +40,10 @@ type Label struct {
 	Version string
 }
 
-// A Key is a master key and the id that sealed values name it by: 1 to 64 of A-Z, a-z, 0-9, "-" and "_".
-type Key struct {
-	ID     string
-	Master []byte // 32 random bytes
-}
-
 // A Vault seals and opens. It is safe for concurrent use if its source of randomness is.
 type Vault struct {
 	rand   io.Reader
+	ids    []string // oldest first
 	newest string
 	aeads  map[string]cipher.AEAD
 }
@@ -78,6 +73,7 @@ func New(rand io.Reader, keys ...Key) (*Vault, error) {
 			return nil, fail(counterfoil.CodeInternal, "the vault's cipher could not be set up", err)
 		}
 		v.aeads[k.ID], v.newest = aead, k.ID
+		v.ids = append(v.ids, k.ID)
 	}
 	return v, nil
 }
