@@ -52,11 +52,9 @@ func prefixes(all ...string) []netip.Prefix {
 
 // permits reports whether the address may be dialled: it is listed, or it is public. Of IPv6 only what is handed out for
 // global use is public; of the forms that carry an IPv4 address, only NAT64's well-known one, when that address is public.
-// a must have been unmapped.
+// IPv4 addresses in IPv6's form must have been unmapped. No range contains those, an address with a zone, or the zero one.
 func (x *addresses) permits(a netip.Addr) bool {
 	switch {
-	case !a.IsValid() || a.Zone() != "" || a.Is4In6():
-		return false
 	case within(x.allowed, a):
 		return true
 	case a.Is4():

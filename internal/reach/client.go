@@ -262,7 +262,7 @@ func tooLarge() error {
 	return &counterfoil.Error{Code: counterfoil.CodeExecutionFailed, Msg: "the response is larger than allowed"}
 }
 
-// boundedBody ends with an error instead of the byte after the last allowed one.
+// boundedBody ends with an error instead of the byte after the last allowed one. A body that ends there ends well.
 type boundedBody struct {
 	io.ReadCloser
 
@@ -273,10 +273,6 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, tooLarge()
-	}
-	// One byte more than is left tells a body that ends there from one that goes on.
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) <= b.left {

@@ -176,19 +176,22 @@ func TestClient_requests(t *testing.T) {
 	t.Parallel()
 	w := newWeb(t)
 	good := w.serve("good.test", false, ok)
+	w.list = append(w.list, "*")
 	c := w.client(reach.ClientOptions{})
 	host := strings.TrimPrefix(good, "http://")
 	for name, change := range map[string]func(r *http.Request){
-		"another Host header": func(r *http.Request) { r.Host = "evil.test" },
-		"opaque":              func(r *http.Request) { r.URL.Opaque = "//evil.test/" },
-		"user info":           func(r *http.Request) { r.URL.User = url.User("x") },
-		"a path in the host":  func(r *http.Request) { r.URL.Host = host + "/x" },
-		"user info in host":   func(r *http.Request) { r.URL.Host = "x@" + host },
-		"relative path":       func(r *http.Request) { r.URL.Path = "x" },
-		"blank in the query":  func(r *http.Request) { r.URL.RawQuery = "a b" },
-		"line break in query": func(r *http.Request) { r.URL.RawQuery = "a\r\nX: y" },
-		"no host":             func(r *http.Request) { r.URL.Host = "" },
-		"no scheme":           func(r *http.Request) { r.URL.Scheme = "" },
+		"another Host header":         func(r *http.Request) { r.Host = "evil.test" },
+		"opaque":                      func(r *http.Request) { r.URL.Opaque = "//evil.test/" },
+		"user info":                   func(r *http.Request) { r.URL.User = url.User("x") },
+		"a path in the host":          func(r *http.Request) { r.URL.Host = host + "/x" },
+		"user info in host":           func(r *http.Request) { r.URL.Host = "x@" + host },
+		"relative path":               func(r *http.Request) { r.URL.Path = "x" },
+		"blank in the query":          func(r *http.Request) { r.URL.RawQuery = "a b" },
+		"line break in query":         func(r *http.Request) { r.URL.RawQuery = "a\r\nX: y" },
+		"opaque path":                 func(r *http.Request) { r.URL.Opaque = "/x" },
+		"relative path behind a name": func(r *http.Request) { r.URL.Host, r.URL.Path = "good.test", "x" },
+		"no host":                     func(r *http.Request) { r.URL.Host = "" },
+		"no scheme":                   func(r *http.Request) { r.URL.Scheme = "" },
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, good, nil)
 		if err != nil {
@@ -198,7 +201,9 @@ func TestClient_requests(t *testing.T) {
 		resp, err := c.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()
-			t.Errorf("%s: %s", name, resp.Status)
+		}
+		if !errors.Is(err, counterfoil.CodeInvalidInput) && !strings.HasPrefix(name, "no ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if got := w.hosts(); got != "" {
@@ -417,6 +422,9 @@ func TestClient_bounds(t *testing.T) {
 			if !errors.Is(err, counterfoil.CodeExecutionFailed) || len(got) > len("200 ")+1000 {
 				t.Errorf("%s: %v after %d bytes", path, err, len(got))
 			}
+		}
+		if _, early := errors.AsType[*url.Error](err); path == "/length" && !early {
+			t.Error("the body was read although its length was known")
 		}
 		if path == "/gzip" && len(got) > 1000 {
 			t.Error("the body was inflated")

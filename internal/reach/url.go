@@ -85,7 +85,7 @@ func parseAuthority(s string) (string, uint16, error) {
 
 func parsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || s[0] == '0' || s[0] == '+' {
+	if err != nil || s[0] == '0' {
 		return 0, bad("the port is not a number from 1 to 65535")
 	}
 	return uint16(n), nil

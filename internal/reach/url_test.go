@@ -96,7 +96,7 @@ func TestParseURL_rejects(t *testing.T) {
 		"mixed scripts":  {"http://c\u043eop.test/", "http://xn--cop-sed.test/", "http://\u03b1bc.test/", "http://\u0561a.test/", "http://\u65e5\u0430.test/", "http://\u3042\uac00.test/", "http://\u0430\u03b1.test/"},
 		"false punycode": {"http://xn--.test/", "http://xn--a.test/", "http://xn--coop-.test/", "http://xn--99999999999.test/", "http://xn--zca\u00df.test/", "http://xn--ls8h.test\u200b/", "http://xn--kln-sna-.test/", "http://a.xn--\xff.test/"},
 		"UTF-8":          {"http://\xff.test/", "http://a.test/\xff", "http://a.test/\xed\xa0\x80"},
-		"invisible":      {"http://a.test/\u200b", "http://a.test/\u202e", "http://a.test/\u2066", "http://a.test/\ufeff", "http://a.test/\ufe0f", "http://a.test/\u00ad", "http://a.test/\uff0fb", "http://a.test/\U000e0041"},
+		"invisible":      {"http://a.test/\u200b", "http://a.test/\u202e", "http://a.test/\u2066", "http://a.test/\ufeff", "http://a.test/\ufe0f", "http://a.test/\u00ad", "http://a.test/\u3164", "http://a.test/\u034f", "http://a.test/\u115f", "http://a.test/\uff0fb", "http://a.test/\U000e0041"},
 		"long":           {"http://a.test/" + strings.Repeat("a", 8192), "http://" + strings.Repeat("a.", 4000) + "test/", "http://" + strings.Repeat("\u00e4", 126) + "/"},
 	} {
 		for _, in := range urls {
