@@ -26,7 +26,7 @@ type provider struct {
 	fetched   map[string]int
 }
 
-func newProvider(t *testing.T, keys ...*identity.Key) *provider {
+func newProvider(t testing.TB, keys ...*identity.Key) *provider {
 	t.Helper()
 	p := &provider{fetched: map[string]int{}}
 	p.Server = httptest.NewServer(p)
@@ -52,7 +52,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *provider) publish(t *testing.T, keys ...*identity.Key) {
+func (p *provider) publish(t testing.TB, keys ...*identity.Key) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,6 +295,7 @@ func TestOIDC_away(t *testing.T) {
 		"keys in clear":    func(p *provider) { p.discovery = edited(t, p.discovery, p.URL+`/keys`, `http://corp.example/keys`) },
 		"keys in a file":   func(p *provider) { p.discovery = edited(t, p.discovery, p.URL+`/keys`, `file:///etc/passwd`) },
 		"no keys' address": func(p *provider) { p.discovery = edited(t, p.discovery, `,"jwks_uri":"`+p.URL+`/keys"`, ``) },
+		"keys not JSON":    func(p *provider) { p.keys = `<html>` },
 		"too much":         func(p *provider) { p.discovery = `{"a":"` + strings.Repeat("x", 1<<20) + `"}` },
 	} {
 		t.Run(name, func(t *testing.T) {

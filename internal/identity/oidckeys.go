@@ -60,17 +60,13 @@ func newIssuerKeys(o *OIDC, now func() time.Time) *issuerKeys {
 
 // verify checks a token's signature by the issuer's keys, and returns until when that may be relied on.
 func (k *issuerKeys) verify(ctx context.Context, text string, now time.Time) (time.Time, error) {
-	v, at, err := k.current(ctx, now)
+	v, at, err := k.current(ctx, text, now)
 	if err != nil {
 		return time.Time{}, unavailable("issuer", err)
 	}
-	var failed error
-	_, err = v.Verify(context.WithValue(ctx, failure{}, &failed), text)
-	switch {
-	case err == nil:
-	case errors.Is(failed, errFetch) || ctx.Err() != nil:
+	if err := check(ctx, v, text); errors.Is(err, errFetch) {
 		return time.Time{}, unavailable("issuer", err)
-	default:
+	} else if err != nil {
 		return time.Time{}, &Error{Reason: ReasonInvalid, Why: "signature", Err: err}
 	}
 	if until := at.Add(keysFresh); until.After(now.Add(fetchPause)) {
@@ -79,9 +75,19 @@ func (k *issuerKeys) verify(ctx context.Context, text string, now time.Time) (ti
 	return now.Add(fetchPause), nil
 }
 
+// check checks a token's signature and its issuer. What keeps it from getting the keys is errFetch.
+func check(ctx context.Context, v *oidc.IDTokenVerifier, text string) error {
+	var failed error
+	_, err := v.Verify(context.WithValue(ctx, failure{}, &failed), text)
+	if err != nil && (errors.Is(failed, errFetch) || ctx.Err() != nil) {
+		return errors.Join(errFetch, err)
+	}
+	return err
+}
+
 // current returns what verifies, and when its documents were fetched. One caller fetches; the others wait for it only if there
 // is nothing that they could go on with.
-func (k *issuerKeys) current(ctx context.Context, now time.Time) (*oidc.IDTokenVerifier, time.Time, error) {
+func (k *issuerKeys) current(ctx context.Context, text string, now time.Time) (*oidc.IDTokenVerifier, time.Time, error) {
 	v, at, due := k.known(now)
 	if v != nil && !due {
 		return v, at, nil
@@ -106,7 +112,7 @@ func (k *issuerKeys) current(ctx context.Context, now time.Time) (*oidc.IDTokenV
 		}
 		return v, at, nil
 	}
-	fresh, err := k.discover(ctx, now)
+	fresh, err := k.discover(ctx, text, now)
 	switch {
 	case err == nil:
 		return fresh, now, nil
@@ -128,7 +134,8 @@ func (k *issuerKeys) known(now time.Time) (v *oidc.IDTokenVerifier, at time.Time
 	return v, k.at, stale && (k.tried.IsZero() || pause < 0 || pause >= fetchPause)
 }
 
-func (k *issuerKeys) discover(ctx context.Context, now time.Time) (*oidc.IDTokenVerifier, error) {
+// discover fetches the documents. The library asks for the keys when it has a token to verify, so that it is given this one.
+func (k *issuerKeys) discover(ctx context.Context, text string, now time.Time) (*oidc.IDTokenVerifier, error) {
 	k.mu.Lock()
 	k.tried = now
 	k.mu.Unlock()
@@ -136,11 +143,8 @@ func (k *issuerKeys) discover(ctx context.Context, now time.Time) (*oidc.IDToken
 		Transport: k.fetch, Timeout: fetchTimeout, Jar: nil,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	// Whoever asks may go; the document is for all.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
-	defer cancel()
-	ctx = oidc.ClientContext(ctx, client)
-	provider, err := oidc.NewProvider(ctx, k.issuer)
+	own := oidc.ClientContext(context.Background(), client) // nothing of the request stays with the keys
+	provider, err := oidc.NewProvider(own, k.issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +157,16 @@ func (k *issuerKeys) discover(ctx context.Context, now time.Time) (*oidc.IDToken
 	if u, err := url.Parse(document.Keys); err != nil || !fetchable(u, k.fetch.issuer) {
 		return nil, errFetch
 	}
-	keys := watchedKeys{oidc.NewRemoteKeySet(ctx, document.Keys)}
+	keys := watchedKeys{oidc.NewRemoteKeySet(own, document.Keys)}
 	k.fetch.renew()
 	v := oidc.NewVerifier(k.issuer, keys, &oidc.Config{
 		ClientID: "", SkipClientIDCheck: true, SkipExpiryCheck: true, // the audience and the times are checked by our own rules
 		SupportedSigningAlgs: []string{k.algorithm}, Now: k.now,
 		SkipIssuerCheck: false, InsecureSkipSignatureCheck: false,
 	})
+	if err := check(ctx, v, text); errors.Is(err, errFetch) {
+		return nil, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.verifier, k.at = v, now
