@@ -26,12 +26,6 @@ func (v *Vault) Admit(ctx context.Context, r Records, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if len(known) == 0 {
-		// New, or nobody wrote down its keys: what was sealed says them itself.
-		if err := v.discover(ctx, r); err != nil {
-			return err
-		}
-	}
 	for _, k := range known {
 		if !slices.Contains(v.ids, k.ID) {
 			return unknownKey(k.ID)
@@ -41,15 +35,26 @@ func (v *Vault) Admit(ctx context.Context, r Records, now time.Time) error {
 				"the key "+k.ID+" is not the one that the store's records are sealed under: configure the right one", err)
 		}
 	}
-	newest := v.ids[len(v.ids)-1]
-	if slices.ContainsFunc(known, func(k KeyRecord) bool { return k.ID == newest }) {
-		return nil
+	used := map[string]bool{v.newest: true}
+	if len(known) == 0 {
+		// New, or nobody wrote down its keys: what was sealed says them itself.
+		if err := v.discover(ctx, r, used); err != nil {
+			return err
+		}
 	}
-	proof, err := v.Seal(proofLabel(newest), []byte(kindProof))
-	if err != nil {
-		return err
+	for _, id := range v.ids {
+		if !used[id] || slices.ContainsFunc(known, func(k KeyRecord) bool { return k.ID == id }) {
+			continue
+		}
+		proof, err := v.sealUnder(id, proofLabel(id), []byte(kindProof))
+		if err != nil {
+			return err
+		}
+		if err := r.AddVaultKey(ctx, KeyRecord{ID: id, Proof: proof, Created: now.UTC().Truncate(time.Millisecond)}); err != nil {
+			return err
+		}
 	}
-	return r.AddVaultKey(ctx, KeyRecord{ID: newest, Proof: proof, Created: now.UTC().Truncate(time.Millisecond)})
+	return nil
 }
 
 func unknownKey(id string) error {
@@ -57,12 +62,14 @@ func unknownKey(id string) error {
 		", which is not configured: configure it beside the new one; what is sealed can't be read without it", nil)
 }
 
-func (v *Vault) discover(ctx context.Context, r Records) error {
+func (v *Vault) discover(ctx context.Context, r Records, used map[string]bool) error {
 	return v.walk(ctx, r, "", defaultPage, func(p SealedPage) error {
 		for _, row := range p.Rows {
-			if id := KeyID(row.Sealed); !slices.Contains(v.ids, id) {
+			id := KeyID(row.Sealed)
+			if !slices.Contains(v.ids, id) {
 				return unknownKey(id)
 			}
+			used[id] = true
 		}
 		return nil
 	})

@@ -103,7 +103,7 @@ func (s *Secrets) Put(ctx context.Context, by, tenant, name string, v Value, met
 		if err != nil {
 			return 0, err
 		}
-		if err = s.o.Store.PutSecret(ctx, r, e); err == nil {
+		if err = s.o.Store.AddSecret(ctx, r, e); err == nil {
 			return r.Version, nil
 		} else if !errors.Is(err, ErrChanged) {
 			return 0, err

@@ -40,9 +40,9 @@ type SecretRow struct {
 // SecretStore keeps the secrets. Every method is one transaction, durable when it returns nil; errors have a code, or are
 // those above. Every query names the tenant.
 type SecretStore interface {
-	// PutSecret adds a version, with its event. It must follow the highest that the name ever had, deleted ones too, or
+	// AddSecret adds a version, with its event. It must follow the highest that the name ever had, deleted ones too, or
 	// it is ErrChanged: no version ever comes twice, so that no old value can be put in a new one's place.
-	PutSecret(ctx context.Context, r SecretRow, e counterfoil.Event) error
+	AddSecret(ctx context.Context, r SecretRow, e counterfoil.Event) error
 	// LastVersion returns the highest version that the name ever had, 0 for none.
 	LastVersion(ctx context.Context, tenant, name string) (int64, error)
 	// Secret returns one version. 0 is the last; if that one was deleted it is ErrNotFound: nobody gets an older value unasked.

@@ -92,22 +92,26 @@ func derive(k Key) (cipher.AEAD, error) {
 
 // Seal encrypts plain for the label under the newest key.
 func (v *Vault) Seal(label Label, plain []byte) ([]byte, error) {
-	ad, err := associated(v.newest, label)
+	return v.sealUnder(v.newest, label, plain)
+}
+
+func (v *Vault) sealUnder(id string, label Label, plain []byte) ([]byte, error) {
+	ad, err := associated(id, label)
 	if err != nil {
 		return nil, err
 	}
 	if len(plain) > MaxPlain {
 		return nil, fail(counterfoil.CodeInvalidInput, "this is too large to be sealed", nil)
 	}
-	aead := v.aeads[v.newest]
+	aead := v.aeads[id]
 	raw := make([]byte, aead.NonceSize(), aead.NonceSize()+len(plain)+aead.Overhead())
 	if _, err := io.ReadFull(v.rand, raw); err != nil {
 		return nil, fail(counterfoil.CodeUnavailable, "there is no randomness", err)
 	}
 	raw = aead.Seal(raw, raw, plain, ad)
-	out := make([]byte, 0, len(prefix)+len(v.newest)+1+base64.RawURLEncoding.EncodedLen(len(raw)))
+	out := make([]byte, 0, len(prefix)+len(id)+1+base64.RawURLEncoding.EncodedLen(len(raw)))
 	out = append(out, prefix...)
-	out = append(out, v.newest...)
+	out = append(out, id...)
 	out = append(out, '.')
 	return base64.RawURLEncoding.AppendEncode(out, raw), nil
 }

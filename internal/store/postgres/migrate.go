@@ -115,6 +115,7 @@ func tables() []string {
 	return []string{
 		"store", "logs", "events", "checkpoints", "tiles", "executions", "running", "receipts", "late", "policies", "counters", "once",
 		"marks", "revocations", "requests", "waiters", "servers", "secrets", "processes", "versions",
-		"revoked_credentials", "rates",
+		"revoked_credentials", "rates", "vault_names", "vault_values", "vault_keys",
+		"api_keys", "key_subjects", "users", "refresh_families", "login_tallies", "bootstrap",
 	}
 }

@@ -58,7 +58,8 @@ CREATE TABLE tiles (
 ALTER TABLE tiles ALTER hashes SET STORAGE EXTERNAL;
 
 -- Spent uses; sequence is that of the started event. The approval's end stands first in the index of uses, so that new keys
--- come near its end and a million of old ones cost nothing. A row never changes but that retention takes its documents.
+-- come near its end and a million of old ones cost nothing. A row never changes but that retention takes its documents,
+-- and that what is sealed is sealed again under another key.
 CREATE TABLE executions (
 	tenant      text   COLLATE "C" NOT NULL,
 	sequence    bigint NOT NULL,
@@ -240,6 +241,110 @@ CREATE TABLE rates (
 	PRIMARY KEY (tenant, principal, kind, tool)
 ) WITH (fillfactor = 50);
 
+-- API keys, by the SHA-256 of their texts. Lists of names are one a line. An end of 0 is none.
+CREATE TABLE api_keys (
+	tenant     text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	id         text   COLLATE "C" NOT NULL CHECK (id <> ''),
+	hash       bytea  NOT NULL UNIQUE CHECK (octet_length(hash) = 32),
+	subject    text   COLLATE "C" NOT NULL CHECK (subject <> ''),
+	kind       text   COLLATE "C" NOT NULL CHECK (kind IN ('agent', 'person', 'service')),
+	owner      text   COLLATE "C" NOT NULL CHECK (owner <> '' AND (kind <> 'person' OR owner = subject)),
+	scopes     text   COLLATE "C" NOT NULL,
+	label      text   COLLATE "C" NOT NULL,
+	created    bigint NOT NULL,
+	created_by text   COLLATE "C" NOT NULL CHECK (created_by <> ''),
+	expires    bigint NOT NULL CHECK (expires >= 0),
+	last_used  bigint NOT NULL DEFAULT 0,
+	successor  text   COLLATE "C" NOT NULL DEFAULT '',
+	PRIMARY KEY (tenant, id)
+);
+CREATE INDEX api_keys_expiry ON api_keys (expires) WHERE expires > 0;
+
+-- Whose the names are that keys speak under, for good: nobody else inherits what was granted to one.
+CREATE TABLE key_subjects (
+	tenant  text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),
+	subject text   COLLATE "C" NOT NULL CHECK (subject <> ''),
+	owner   text   COLLATE "C" NOT NULL CHECK (owner <> ''),
+	PRIMARY KEY (tenant, kind, subject)
+);
+
+-- People with passwords, which are hashed with Argon2id.
+CREATE TABLE users (
+	tenant   text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	name     text   COLLATE "C" NOT NULL CHECK (name <> ''),
+	password text   COLLATE "C" NOT NULL CHECK (password LIKE '$argon2id$%'),
+	scopes   text   COLLATE "C" NOT NULL,
+	groups   text   COLLATE "C" NOT NULL,
+	disabled boolean NOT NULL,
+	created  bigint NOT NULL,
+	changed  bigint NOT NULL,
+	version  bigint NOT NULL CHECK (version > 0),
+	PRIMARY KEY (tenant, name)
+);
+
+-- Lines of refresh credentials, each with the SHA-256 of the only one that is good.
+CREATE TABLE refresh_families (
+	id      bytea  PRIMARY KEY CHECK (octet_length(id) = 32),
+	tenant  text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	name    text   COLLATE "C" NOT NULL CHECK (name <> ''),
+	newest  bytea  NOT NULL CHECK (octet_length(newest) = 32),
+	created bigint NOT NULL,
+	expires bigint NOT NULL CHECK (expires > created),
+	issued  bigint NOT NULL
+);
+CREATE INDEX refresh_families_user ON refresh_families (tenant, name, created);
+CREATE INDEX refresh_families_expiry ON refresh_families (expires);
+
+-- How many logins failed. The key is a digest of the tenant and the user, the address, or all three: an address is no tenant's.
+CREATE TABLE login_tallies (
+	key      bytea  PRIMARY KEY CHECK (octet_length(key) = 32),
+	failures bigint NOT NULL CHECK (failures >= 0),
+	last     bigint NOT NULL,
+	until    bigint NOT NULL,
+	known    bigint NOT NULL,
+	forget   bigint NOT NULL
+);
+CREATE INDEX login_tallies_forget ON login_tallies (forget);
+
+-- The credential of a server that has no tenants yet.
+CREATE TABLE bootstrap (
+	id      int    PRIMARY KEY CHECK (id = 1),
+	hash    bytea  NOT NULL CHECK (octet_length(hash) = 32),
+	expires bigint NOT NULL
+);
+
+-- The names of tenants' secrets, with the highest version that each ever had: it stays when the versions are deleted, so that
+-- none comes twice.
+CREATE TABLE vault_names (
+	tenant text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	name   text   COLLATE "C" NOT NULL CHECK (name <> ''),
+	last   bigint NOT NULL CHECK (last > 0),
+	PRIMARY KEY (tenant, name)
+);
+
+-- Their versions, sealed.
+CREATE TABLE vault_values (
+	number   bigint GENERATED ALWAYS AS IDENTITY,
+	tenant   text   COLLATE "C" NOT NULL,
+	name     text   COLLATE "C" NOT NULL,
+	version  bigint NOT NULL CHECK (version > 0),
+	created  bigint NOT NULL,
+	value    bytea  NOT NULL CHECK (octet_length(value) > 0),
+	metadata bytea  NOT NULL CHECK (octet_length(metadata) > 0),
+	PRIMARY KEY (tenant, number),
+	UNIQUE (tenant, name, version),
+	FOREIGN KEY (tenant, name) REFERENCES vault_names (tenant, name)
+);
+
+-- The keys that values were sealed under, each with one that proves it.
+CREATE TABLE vault_keys (
+	number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	id      text   COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+	proof   bytea  NOT NULL CHECK (octet_length(proof) > 0),
+	created bigint NOT NULL
+);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),
@@ -273,7 +378,10 @@ CREATE TRIGGER events_last BEFORE DELETE ON events FOR EACH ROW EXECUTE FUNCTION
 CREATE TRIGGER executions_stay BEFORE UPDATE ON executions FOR EACH ROW
 	WHEN ((OLD.tenant, OLD.sequence, OLD.id, OLD.request, OLD.process, OLD.approval, OLD.step, OLD.use, OLD.started, OLD.expires,
 		OLD.consumption) IS DISTINCT FROM (NEW.tenant, NEW.sequence, NEW.id, NEW.request, NEW.process, NEW.approval, NEW.step,
-		NEW.use, NEW.started, NEW.expires, NEW.consumption) OR NOT (NEW.approved, NEW.dry_run, NEW.operation) IS NULL)
+		NEW.use, NEW.started, NEW.expires, NEW.consumption) OR NOT (NEW.approved, NEW.dry_run, NEW.operation) IS NULL AND
+		((OLD.policy, OLD.approved, OLD.dry_run) IS DISTINCT FROM (NEW.policy, NEW.approved, NEW.dry_run) OR
+		OLD.operation IS DISTINCT FROM NEW.operation AND
+			(OLD.operation IS NULL OR substring(NEW.operation FROM 1 FOR 4) IS DISTINCT FROM 'cf1.'::bytea)))
 	EXECUTE FUNCTION final();
 CREATE TRIGGER executions_last BEFORE DELETE ON executions FOR EACH ROW EXECUTE FUNCTION final();
 CREATE TRIGGER receipts_stay BEFORE UPDATE ON receipts FOR EACH ROW
@@ -282,6 +390,10 @@ CREATE TRIGGER receipts_stay BEFORE UPDATE ON receipts FOR EACH ROW
 	EXECUTE FUNCTION final();
 CREATE TRIGGER receipts_last BEFORE DELETE ON receipts FOR EACH ROW EXECUTE FUNCTION final();
 CREATE TRIGGER revocations_stay BEFORE UPDATE OR DELETE ON revocations FOR EACH ROW EXECUTE FUNCTION final();
+CREATE TRIGGER vault_names_rise BEFORE UPDATE ON vault_names FOR EACH ROW WHEN (NEW.last <= OLD.last) EXECUTE FUNCTION final();
+CREATE TRIGGER vault_names_last BEFORE DELETE ON vault_names FOR EACH ROW EXECUTE FUNCTION final();
 CREATE TRIGGER marks_rise BEFORE UPDATE ON marks FOR EACH ROW WHEN (NEW.value <= OLD.value) EXECUTE FUNCTION final();
 CREATE TRIGGER marks_last BEFORE DELETE ON marks FOR EACH ROW EXECUTE FUNCTION final();
+CREATE TRIGGER key_subjects_stay BEFORE UPDATE OR DELETE ON key_subjects FOR EACH ROW EXECUTE FUNCTION final();
+CREATE TRIGGER users_last BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION final();
 `

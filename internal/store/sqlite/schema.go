@@ -106,7 +106,11 @@ CREATE TABLE documents (
 	policy    BLOB REFERENCES policies (sha256),
 	operation BLOB
 ) STRICT;
-CREATE TRIGGER documents_stay BEFORE UPDATE ON documents BEGIN SELECT RAISE(ABORT, 'documents are final'); END;
+-- What is sealed may be sealed again under another key.
+CREATE TRIGGER documents_stay BEFORE UPDATE ON documents
+	WHEN NEW.number <> OLD.number OR NEW.approval IS NOT OLD.approval OR NEW.dry_run IS NOT OLD.dry_run OR NEW.policy IS NOT OLD.policy
+	OR (NEW.operation IS NOT OLD.operation AND (OLD.operation IS NULL OR substr(NEW.operation, 1, 4) IS NOT x'6366312e'))
+BEGIN SELECT RAISE(ABORT, 'documents are final'); END;
 
 CREATE TABLE receipts (
 	number INTEGER PRIMARY KEY REFERENCES executions (number),
@@ -246,6 +250,115 @@ CREATE TABLE rates (
 	state     BLOB NOT NULL CHECK (length(state) > 0),
 	PRIMARY KEY (tenant, principal, kind, tool)
 ) STRICT, WITHOUT ROWID;
+
+-- API keys, by the SHA-256 of their texts. Lists of names are one a line. An end of 0 is none.
+CREATE TABLE api_keys (
+	tenant     TEXT NOT NULL CHECK (tenant <> ''),
+	id         TEXT NOT NULL CHECK (id <> ''),
+	hash       BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+	subject    TEXT NOT NULL CHECK (subject <> ''),
+	kind       TEXT NOT NULL CHECK (kind IN ('agent', 'person', 'service')),
+	owner      TEXT NOT NULL CHECK (owner <> '' AND (kind <> 'person' OR owner = subject)),
+	scopes     TEXT NOT NULL,
+	label      TEXT NOT NULL,
+	created    INTEGER NOT NULL,
+	created_by TEXT NOT NULL CHECK (created_by <> ''),
+	expires    INTEGER NOT NULL CHECK (expires >= 0),
+	last_used  INTEGER NOT NULL DEFAULT 0,
+	successor  TEXT NOT NULL DEFAULT '',
+	PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_keys_expiry ON api_keys (expires) WHERE expires > 0;
+
+-- Whose the names are that keys speak under, for good: nobody else inherits what was granted to one.
+CREATE TABLE key_subjects (
+	tenant  TEXT NOT NULL CHECK (tenant <> ''),
+	kind    TEXT NOT NULL CHECK (kind <> ''),
+	subject TEXT NOT NULL CHECK (subject <> ''),
+	owner   TEXT NOT NULL CHECK (owner <> ''),
+	PRIMARY KEY (tenant, kind, subject)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER key_subjects_stay BEFORE UPDATE ON key_subjects BEGIN SELECT RAISE(ABORT, 'a name has one owner'); END;
+CREATE TRIGGER key_subjects_last BEFORE DELETE ON key_subjects BEGIN SELECT RAISE(ABORT, 'a name has one owner'); END;
+
+-- People with passwords, which are hashed with Argon2id.
+CREATE TABLE users (
+	tenant   TEXT NOT NULL CHECK (tenant <> ''),
+	name     TEXT NOT NULL CHECK (name <> ''),
+	password TEXT NOT NULL CHECK (password LIKE '$argon2id$%'),
+	scopes   TEXT NOT NULL,
+	groups   TEXT NOT NULL,
+	disabled INTEGER NOT NULL CHECK (disabled IN (0, 1)),
+	created  INTEGER NOT NULL,
+	changed  INTEGER NOT NULL,
+	version  INTEGER NOT NULL CHECK (version > 0),
+	PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER users_last BEFORE DELETE ON users BEGIN SELECT RAISE(ABORT, 'the name of a user is not given away'); END;
+
+-- Lines of refresh credentials, each with the SHA-256 of the only one that is good.
+CREATE TABLE refresh_families (
+	id      BLOB PRIMARY KEY CHECK (length(id) = 32),
+	tenant  TEXT NOT NULL CHECK (tenant <> ''),
+	name    TEXT NOT NULL CHECK (name <> ''),
+	newest  BLOB NOT NULL CHECK (length(newest) = 32),
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL CHECK (expires > created),
+	issued  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX refresh_families_user ON refresh_families (tenant, name, created);
+CREATE INDEX refresh_families_expiry ON refresh_families (expires);
+
+-- How many logins failed. The key is a digest of the tenant and the user, the address, or all three: an address is no tenant's.
+CREATE TABLE login_tallies (
+	key      BLOB PRIMARY KEY CHECK (length(key) = 32),
+	failures INTEGER NOT NULL CHECK (failures >= 0),
+	last     INTEGER NOT NULL,
+	until    INTEGER NOT NULL,
+	known    INTEGER NOT NULL,
+	forget   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX login_tallies_forget ON login_tallies (forget);
+
+-- The credential of a server that has no tenants yet.
+CREATE TABLE bootstrap (
+	id      INTEGER PRIMARY KEY CHECK (id = 1),
+	hash    BLOB NOT NULL CHECK (length(hash) = 32),
+	expires INTEGER NOT NULL
+) STRICT;
+
+-- The names of tenants' secrets, with the highest version that each ever had: it stays when the versions are deleted, so that
+-- none comes twice.
+CREATE TABLE vault_names (
+	tenant TEXT NOT NULL CHECK (tenant <> ''),
+	name   TEXT NOT NULL CHECK (name <> ''),
+	last   INTEGER NOT NULL CHECK (last > 0),
+	PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER vault_names_rise BEFORE UPDATE ON vault_names WHEN NEW.last <= OLD.last
+BEGIN SELECT RAISE(ABORT, 'a version comes once'); END;
+CREATE TRIGGER vault_names_last BEFORE DELETE ON vault_names BEGIN SELECT RAISE(ABORT, 'a version comes once'); END;
+
+-- Their versions, sealed.
+CREATE TABLE vault_values (
+	number   INTEGER PRIMARY KEY,
+	tenant   TEXT NOT NULL,
+	name     TEXT NOT NULL,
+	version  INTEGER NOT NULL CHECK (version > 0),
+	created  INTEGER NOT NULL,
+	value    BLOB NOT NULL CHECK (length(value) > 0),
+	metadata BLOB NOT NULL CHECK (length(metadata) > 0),
+	UNIQUE (tenant, name, version),
+	FOREIGN KEY (tenant, name) REFERENCES vault_names (tenant, name)
+) STRICT;
+
+-- The keys that values were sealed under, each with one that proves it.
+CREATE TABLE vault_keys (
+	number  INTEGER PRIMARY KEY,
+	id      TEXT NOT NULL UNIQUE CHECK (id <> ''),
+	proof   BLOB NOT NULL CHECK (length(proof) > 0),
+	created INTEGER NOT NULL
+) STRICT;
 
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
