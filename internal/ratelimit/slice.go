@@ -7,7 +7,7 @@ const (
 	// administrator may have changed something.
 	noLife = 1e9
 	// share bounds what a process takes beyond what it was asked for: this part of what is left.
-	share = 2
+	share = 16
 	// growth is by how much a process takes more when the slice before was used up at once.
 	growth  = 4
 	maxWant = 1024
