@@ -27,6 +27,7 @@ func (s sentinel) Error() string { return string(s) }
 func (a *app) setupCommand() *cobra.Command {
 	var name, passphraseFile string
 	var replace bool
+	var tenants []string
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Enrol the person who approves", Args: cobra.NoArgs,
 		Long: `Makes the approver's signing key and seals it under a passphrase. Every decision
@@ -44,7 +45,7 @@ is signed with it. The passphrase can't be recovered.`,
 				if err != nil {
 					return err
 				}
-				if err := enrol(s, pass, "person:"+name, replace); err != nil {
+				if err := enrol(s, pass, "person:"+name, tenants, replace); err != nil {
 					return err
 				}
 				fmt.Fprintf(a.out, "enrolled person:%s\nstate: %s\npublic keys, for those who verify: %s\n", name, s.dir, s.publicKeys())
@@ -54,6 +55,7 @@ is signed with it. The passphrase can't be recovered.`,
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the approver's name (default: the user's)")
 	passphraseFlag(cmd, &passphraseFile)
+	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "a tenant of a server that they approve for; may be repeated (default: the one of wrap)")
 	cmd.Flags().BoolVar(&replace, "replace", false, "make a new key; the old one stays valid for what it signed")
 	return cmd
 }
@@ -132,9 +134,9 @@ func firstLine(r io.Reader) ([]byte, error) {
 	return []byte(line), nil
 }
 
-func enrol(s *state, pass []byte, owner string, replace bool) error {
+func enrol(s *state, pass []byte, owner string, tenants []string, replace bool) error {
 	if replace && s.keys.Enrolled() {
-		return s.keys.Replace(pass, owner)
+		return s.keys.Replace(pass, owner, tenants...)
 	}
-	return s.keys.Enrol(pass, owner)
+	return s.keys.Enrol(pass, owner, tenants...)
 }

@@ -127,19 +127,22 @@ func (k *Keystore) Approver() (string, error) {
 	return a.current.Owner, nil
 }
 
-// Enrol makes the approver's key, sealed under the passphrase (at least 8 characters). The owner is "person:" and a name.
-// It fails with ErrEnrolled when there is an approver.
-func (k *Keystore) Enrol(passphrase []byte, owner string) error {
-	return k.enrol(passphrase, owner, false, usualCost())
+// Enrol makes the approver's key, sealed under the passphrase (at least 8 characters). The owner is "person:" and a name. The
+// key acts for the tenants named, or for the one of single mode. It fails with ErrEnrolled when there is an approver.
+func (k *Keystore) Enrol(passphrase []byte, owner string, tenants ...string) error {
+	return k.enrol(passphrase, owner, tenants, false, usualCost())
 }
 
 // Replace does what Enrol does and retires the approver that there is: their public key stays in the ring, for what they
 // approved before, and ends now.
-func (k *Keystore) Replace(passphrase []byte, owner string) error {
-	return k.enrol(passphrase, owner, true, usualCost())
+func (k *Keystore) Replace(passphrase []byte, owner string, tenants ...string) error {
+	return k.enrol(passphrase, owner, tenants, true, usualCost())
 }
 
-func (k *Keystore) enrol(passphrase []byte, owner string, replace bool, cost kdf) error {
+func (k *Keystore) enrol(passphrase []byte, owner string, tenants []string, replace bool, cost kdf) error {
+	if len(tenants) == 0 {
+		tenants = []string{localTenant}
+	}
 	pass, err := normal(passphrase)
 	if err != nil {
 		return err
@@ -156,7 +159,7 @@ func (k *Keystore) enrol(passphrase []byte, owner string, replace bool, cost kdf
 		if old != nil && !replace {
 			return fail(counterfoil.CodeInvalidInput, "an approver is enrolled already", ErrEnrolled)
 		}
-		a, err := k.newApprover(pass, owner, old, cost)
+		a, err := k.newApprover(pass, owner, tenants, old, cost)
 		if err != nil {
 			return err
 		}
@@ -167,14 +170,14 @@ func (k *Keystore) enrol(passphrase []byte, owner string, replace bool, cost kdf
 	})
 }
 
-func (k *Keystore) newApprover(pass []byte, owner string, old *approver, cost kdf) (*approver, error) {
+func (k *Keystore) newApprover(pass []byte, owner string, tenants []string, old *approver, cost kdf) (*approver, error) {
 	random := make([]byte, 32+saltSize+12)
 	if _, err := io.ReadFull(k.Rand, random); err != nil {
 		return nil, fail(counterfoil.CodeUnavailable, "there is no randomness", err)
 	}
 	seed, salt, nonce := random[:32], random[32:32+saltSize], random[32+saltSize:]
 	now := k.Now().UTC().Truncate(time.Millisecond)
-	key, err := counterfoil.NewPrivateKey(seed, approverParams(owner, now))
+	key, err := counterfoil.NewPrivateKey(seed, approverParams(owner, tenants, now))
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +207,9 @@ func (k *Keystore) newApprover(pass []byte, owner string, old *approver, cost kd
 	return a, nil
 }
 
-func approverParams(owner string, from time.Time) counterfoil.KeyParams {
+func approverParams(owner string, tenants []string, from time.Time) counterfoil.KeyParams {
 	return counterfoil.KeyParams{
-		Role: counterfoil.RoleApprover, Owner: owner, Custody: counterfoil.CustodyHolder, Tenants: []string{localTenant},
+		Role: counterfoil.RoleApprover, Owner: owner, Custody: counterfoil.CustodyHolder, Tenants: tenants,
 		NotBefore: from, NotAfter: time.Time{},
 	}
 }
@@ -237,7 +240,7 @@ func (k *Keystore) Unlock(passphrase []byte) (counterfoil.Signer, error) {
 	if err != nil {
 		return nil, wrong()
 	}
-	key, err := counterfoil.NewPrivateKey(seed, approverParams(a.current.Owner, a.current.NotBefore))
+	key, err := counterfoil.NewPrivateKey(seed, approverParams(a.current.Owner, a.current.Tenants, a.current.NotBefore))
 	if err != nil || key.Public().ID != a.current.ID {
 		return nil, wrong()
 	}

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ const (
 	approverFile = "approver.json"
 	lockFile     = "keys.lock"
 
-	// localTenant is the one tenant of a state directory.
+	// localTenant is the tenant that approvers act for if nobody says more.
 	localTenant = "local"
 
 	version  = 1
@@ -60,6 +61,7 @@ type Keystore struct {
 	vault    *vault.Vault
 	names    *counterfoil.Pseudonyms
 	audience string
+	token    []byte
 
 	mu   sync.Mutex
 	seen fs.FileInfo // the approver file that ring was made from; nil for none
@@ -77,6 +79,7 @@ type private struct {
 	Ledger     []byte     `json:"ledgerSeed"`
 	Receipt    []byte     `json:"receiptSeed"`
 	Checkpoint []byte     `json:"checkpointSeed"`
+	Token      []byte     `json:"tokenSeed"`
 	Vault      []namedKey `json:"vaultKeys"` // oldest first
 	Pseudonyms namedKey   `json:"pseudonymKey"`
 }
@@ -160,7 +163,7 @@ func (k *Keystore) create() (private, error) {
 				"the keys of this state are missing ("+privateFile+"); restore them from where "+bounded(e.Name())+" was made", nil)
 		}
 	}
-	random := make([]byte, 5*32+2*4+32+8)
+	random := make([]byte, 6*32+2*4+32+8)
 	if _, err := io.ReadFull(k.Rand, random); err != nil {
 		return p, fail(counterfoil.CodeUnavailable, "there is no randomness", err)
 	}
@@ -171,7 +174,7 @@ func (k *Keystore) create() (private, error) {
 	}
 	p = private{
 		Version: version, Created: k.Now().UTC().Truncate(time.Millisecond),
-		Policy: take(32), Ledger: take(32), Receipt: take(32), Checkpoint: take(32),
+		Policy: take(32), Ledger: take(32), Receipt: take(32), Checkpoint: take(32), Token: take(32),
 		Vault:      []namedKey{{ID: "v-" + hex.EncodeToString(take(4)), Key: take(vault.MasterSize)}},
 		Pseudonyms: namedKey{ID: "p-" + hex.EncodeToString(take(4)), Key: take(32)},
 		Audience:   "counterfoil-" + hex.EncodeToString(take(8)),
@@ -181,7 +184,10 @@ func (k *Keystore) create() (private, error) {
 
 func (k *Keystore) load(p private) error {
 	bad := func(err error) error { return damaged(privateFile, err) }
-	var err error
+	err := counterfoil.CheckIdentity(p.Audience)
+	if err != nil {
+		return bad(err)
+	}
 	for _, r := range []struct {
 		role counterfoil.Role
 		seed []byte
@@ -193,8 +199,8 @@ func (k *Keystore) load(p private) error {
 		{counterfoil.RoleCheckpoint, p.Checkpoint, &k.checkpoint},
 	} {
 		*r.key, err = counterfoil.NewPrivateKey(r.seed, counterfoil.KeyParams{
-			Role: r.role, Owner: string(r.role) + ":" + localTenant, Custody: counterfoil.CustodyGateway,
-			Tenants: []string{localTenant}, NotBefore: p.Created, NotAfter: time.Time{},
+			Role: r.role, Owner: string(r.role) + ":" + p.Audience, Custody: counterfoil.CustodyGateway,
+			Tenants: []string{counterfoil.AllTenants}, NotBefore: p.Created, NotAfter: time.Time{},
 		})
 		if err != nil {
 			return bad(err)
@@ -210,10 +216,10 @@ func (k *Keystore) load(p private) error {
 	if k.names, err = counterfoil.NewPseudonyms(p.Pseudonyms.ID, p.Pseudonyms.Key); err != nil {
 		return bad(err)
 	}
-	if err := counterfoil.CheckIdentity(p.Audience); err != nil {
-		return bad(err)
+	if len(p.Token) != tokenSize {
+		return bad(nil)
 	}
-	k.audience = p.Audience
+	k.audience, k.token = p.Audience, p.Token
 	return nil
 }
 
@@ -241,6 +247,12 @@ func (k *Keystore) Receipt() counterfoil.Signer { return k.receipt }
 
 // Checkpoint returns the key that signs the checkpoints of the log.
 func (k *Keystore) Checkpoint() counterfoil.Signer { return k.checkpoint }
+
+// TokenSeed returns the 32 bytes that the Ed25519 key of access tokens is made of.
+func (k *Keystore) TokenSeed() []byte { return slices.Clone(k.token) }
+
+// tokenSize is the length of an Ed25519 seed.
+const tokenSize = 32
 
 // Vault returns the vault under the state's master key.
 func (k *Keystore) Vault() *vault.Vault { return k.vault }

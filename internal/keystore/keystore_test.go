@@ -63,13 +63,13 @@ func TestOpen_makesAndFindsKeys(t *testing.T) {
 		role  counterfoil.Role
 		owner string
 	}{
-		{k.Policy(), counterfoil.RolePolicy, "policy:local"},
-		{k.Ledger(), counterfoil.RoleLedger, "ledger:local"},
-		{k.Receipt(), counterfoil.RoleReceipt, "receipt:local"},
-		{k.Checkpoint(), counterfoil.RoleCheckpoint, "checkpoint:local"},
+		{k.Policy(), counterfoil.RolePolicy, "policy:" + k.Audience()},
+		{k.Ledger(), counterfoil.RoleLedger, "ledger:" + k.Audience()},
+		{k.Receipt(), counterfoil.RoleReceipt, "receipt:" + k.Audience()},
+		{k.Checkpoint(), counterfoil.RoleCheckpoint, "checkpoint:" + k.Audience()},
 	} {
 		p := c.key.Public()
-		if p.Role != c.role || p.Owner != c.owner || p.Custody != counterfoil.CustodyGateway || len(p.Tenants) != 1 || p.Tenants[0] != "local" {
+		if p.Role != c.role || p.Owner != c.owner || p.Custody != counterfoil.CustodyGateway || len(p.Tenants) != 1 || p.Tenants[0] != counterfoil.AllTenants {
 			t.Errorf("%s: %+v", c.role, p)
 		}
 	}
