@@ -2,7 +2,6 @@ package credential
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -81,7 +80,7 @@ func (b *Bootstrap) Redeem(ctx context.Context, credential Secret, t FirstTenant
 	}
 	err = b.store.RedeemBootstrap(ctx, credential.hash(), now, t, row, e)
 	switch {
-	case gone(err), errors.Is(err, ErrNotFirst):
+	case gone(err):
 		return nil, refused("bootstrap")
 	case err != nil:
 		return nil, err

@@ -186,7 +186,7 @@ type BootstrapStore interface {
 	// BootstrapGood reports whether RedeemBootstrap would take the credential with the hash now.
 	BootstrapGood(ctx context.Context, h Hash, now time.Time) (bool, error)
 	// RedeemBootstrap ends the credential with the hash and makes the first tenant, at epoch 1, and its first user. It is
-	// ErrNotFound if there is no such credential now, ErrNotFirst if there is a tenant.
+	// ErrNotFound if there is no such credential now, or there is a tenant.
 	RedeemBootstrap(ctx context.Context, h Hash, now time.Time, t FirstTenant, u UserRow, e counterfoil.Event) error
 }
 

@@ -1,0 +1,234 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/credential"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/tenancy"
+)
+
+var _ credential.Store = (*Store)(nil)
+
+// absent says in the words of package credential that there is no such row.
+func absent(err error) error {
+	if errors.Is(err, gateway.ErrNotFound) {
+		return credential.ErrNotFound
+	}
+	return err
+}
+
+// home refuses a change to a tenant that isn't there: no log is made for it.
+func (s *Store) home(ctx context.Context, tenant string, e counterfoil.Event) error {
+	if e.Tenant() != tenant {
+		return fail(counterfoil.CodeInvalidInput, "the event is of another tenant", nil)
+	}
+	_, err := s.Tenant(ctx, tenant)
+	if errors.Is(err, gateway.ErrNotFound) {
+		return fail(counterfoil.CodeInvalidInput, "there is no such tenant", identity.ErrNoTenant)
+	}
+	return err
+}
+
+// move raises a tenant's epoch: what is remembered of it elsewhere is worth nothing from now on.
+func (t *tx) move(tenant string) error {
+	return second(t.exec(`UPDATE marks SET value = value + 1 WHERE tenant = ? AND name = ?`, tenant, tenancy.MarkEpoch))
+}
+
+const keyColumns = `k.id, k.tenant, k.subject, k.kind, k.owner, k.scopes, k.label, k.created, k.created_by, k.expires, k.last_used, k.successor`
+
+// A keyScan reads keyColumns, and what else a query has behind them.
+type keyScan struct {
+	key                      credential.Key
+	kind, scopes             string
+	created, expires, lastAt int64
+}
+
+func (x *keyScan) dest(more ...any) []any {
+	k := &x.key
+	return append([]any{
+		&k.ID, &k.Tenant, &k.Subject, &x.kind, &k.Owner, &x.scopes, &k.Label, &x.created, &k.CreatedBy, &x.expires, &x.lastAt, &k.Successor,
+	}, more...)
+}
+
+func (x *keyScan) done() credential.Key {
+	k := x.key
+	k.Kind, k.Scopes = identity.Kind(x.kind), credential.SplitNames(x.scopes)
+	k.Created, k.Expires, k.LastUsed = instant(x.created), instant(x.expires), instant(x.lastAt)
+	return k
+}
+
+func scanKey(r scanner) (credential.Key, error) {
+	var x keyScan
+	err := r.Scan(x.dest()...)
+	return x.done(), err
+}
+
+// addKey writes a key that was judged.
+func (t *tx) addKey(k credential.KeyRow, scopes string) error {
+	var owner string
+	err := t.get(`SELECT owner FROM key_subjects WHERE tenant = ? AND kind = ? AND subject = ?`, []any{k.Tenant, string(k.Kind), k.Subject}, &owner)
+	switch {
+	case errors.Is(err, gateway.ErrNotFound):
+		if _, err := t.exec(`INSERT INTO key_subjects (tenant, kind, subject, owner) VALUES (?, ?, ?, ?)`,
+			k.Tenant, string(k.Kind), k.Subject, k.Owner); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case owner != k.Owner:
+		return credential.ErrTaken
+	}
+	return second(t.exec(`INSERT INTO api_keys (tenant, id, hash, subject, kind, owner, scopes, label, created, created_by, expires)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, k.Tenant, k.ID, k.Hash[:], k.Subject, string(k.Kind), k.Owner, scopes, k.Label,
+		millis(k.Created), k.CreatedBy, millis(k.Expires)))
+}
+
+// wholeKey refuses a key that is not whole, and returns its scopes as they are kept.
+func wholeKey(k *credential.KeyRow) (string, error) {
+	if err := errors.Join(named(k.Tenant, k.ID, k.Subject, k.Owner, k.CreatedBy), k.Check()); err != nil {
+		return "", err
+	}
+	return credential.JoinNames(k.Scopes)
+}
+
+// AddKey implements credential.KeyStore.
+func (s *Store) AddKey(ctx context.Context, k credential.KeyRow, e counterfoil.Event) error {
+	scopes, err := wholeKey(&k)
+	if err != nil {
+		return err
+	}
+	if err := s.home(ctx, k.Tenant, e); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		if err := t.addKey(k, scopes); err != nil {
+			return err
+		}
+		return second(t.append(k.Tenant, e, s.o.Now()))
+	})
+}
+
+// ReplaceKey implements credential.KeyStore.
+func (s *Store) ReplaceKey(ctx context.Context, old string, until time.Time, next credential.KeyRow, e counterfoil.Event) error {
+	scopes, err := wholeKey(&next)
+	if err != nil {
+		return err
+	}
+	if until.IsZero() {
+		return fail(counterfoil.CodeInvalidInput, "a key that was replaced has an end", nil)
+	}
+	if err := errors.Join(named(old), s.home(ctx, next.Tenant, e)); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		var successor string
+		if err := t.get(`SELECT successor FROM api_keys WHERE tenant = ? AND id = ?`, []any{next.Tenant, old}, &successor); err != nil {
+			return absent(err)
+		}
+		if successor != "" {
+			return credential.ErrChanged
+		}
+		if err := t.addKey(next, scopes); err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE api_keys SET successor = ?, expires = CASE WHEN expires = 0 THEN ?2 ELSE min(expires, ?2) END
+			WHERE tenant = ?3 AND id = ?4`, next.ID, millis(until), next.Tenant, old); err != nil {
+			return err
+		}
+		if err := t.move(next.Tenant); err != nil {
+			return err
+		}
+		return second(t.append(next.Tenant, e, s.o.Now()))
+	})
+}
+
+// RemoveKey implements credential.KeyStore.
+func (s *Store) RemoveKey(ctx context.Context, tenant, id, owner string, e counterfoil.Event) error {
+	if err := named(tenant, id); err != nil {
+		return err
+	}
+	if err := s.home(ctx, tenant, e); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 AND (?3 = '' OR owner = ?3)`, tenant, id, owner)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return credential.ErrNotFound
+		}
+		if err := t.move(tenant); err != nil {
+			return err
+		}
+		return second(t.append(tenant, e, s.o.Now()))
+	})
+}
+
+// KeyByHash implements credential.KeyStore.
+func (s *Store) KeyByHash(ctx context.Context, h credential.Hash) (credential.HeldKey, error) {
+	var x keyScan
+	var hash []byte
+	var out credential.HeldKey
+	var disabled sql.NullBool
+	var theirs sql.NullString
+	err := s.get(ctx, `SELECT `+keyColumns+`, k.hash, m.value, u.disabled, u.scopes FROM api_keys k
+		JOIN marks m ON m.tenant = k.tenant AND m.name = ?1 LEFT JOIN users u ON u.tenant = k.tenant AND u.name = k.owner
+		WHERE k.hash = ?2`, []any{tenancy.MarkEpoch, h[:]}, x.dest(&hash, &out.Epoch, &disabled, &theirs)...)
+	if err != nil {
+		return credential.HeldKey{}, absent(err)
+	}
+	out.Key = x.done()
+	copy(out.Hash[:], hash)
+	if disabled.Valid {
+		out.Owner = &credential.Owner{Disabled: disabled.Bool, Scopes: credential.SplitNames(theirs.String)}
+	}
+	return out, nil
+}
+
+// Key implements credential.KeyStore.
+func (s *Store) Key(ctx context.Context, tenant, id string) (credential.Key, error) {
+	k, err := scanKey(s.read.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys k WHERE tenant = ? AND id = ?`, tenant, id))
+	if err != nil {
+		return credential.Key{}, absent(readError(err))
+	}
+	return k, nil
+}
+
+// Keys implements credential.KeyStore.
+func (s *Store) Keys(ctx context.Context, tenant, owner, after string, limit int) ([]credential.Key, error) {
+	return list(ctx, s, `SELECT `+keyColumns+` FROM api_keys k WHERE tenant = ?1 AND (?2 = '' OR owner = ?2) AND id > ?3 ORDER BY id LIMIT ?4`,
+		[]any{tenant, owner, after, page(limit)}, scanKey)
+}
+
+// UseKeys implements credential.KeyStore.
+func (s *Store) UseKeys(ctx context.Context, uses []credential.KeyUse) error {
+	return s.commit(ctx, func(t *tx) error {
+		for _, u := range uses {
+			if _, err := t.exec(`UPDATE api_keys SET last_used = ?1 WHERE tenant = ?2 AND id = ?3 AND last_used < ?1`, millis(u.At), u.Tenant, u.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SweepKeys implements credential.KeyStore.
+func (s *Store) SweepKeys(ctx context.Context, now time.Time) (int, error) {
+	var n int64
+	err := s.commit(ctx, func(t *tx) (err error) {
+		n, err = t.exec(`DELETE FROM api_keys WHERE (tenant, id) IN (SELECT tenant, id FROM api_keys WHERE expires > 0 AND expires <= ? LIMIT ?)`,
+			millis(now), maxPage)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
