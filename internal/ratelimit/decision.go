@@ -39,11 +39,13 @@ func (d Decision) SetHeaders(h http.Header) {
 		limit, remaining = strconv.FormatInt(d.Limit, 10), strconv.FormatInt(d.Remaining, 10)
 		reset = strconv.FormatInt((d.reset+1e9-1)/1e9, 10)
 	}
-	h.Set("X-RateLimit-Limit", limit)
-	h.Set("X-RateLimit-Remaining", remaining)
-	h.Set("X-RateLimit-Reset", reset)
+	// In their canonical spelling, with one allocation for all.
+	values := [...]string{limit, remaining, reset, ""}
+	list := values[:]
+	h["X-Ratelimit-Limit"], h["X-Ratelimit-Remaining"], h["X-Ratelimit-Reset"] = list[0:1:1], list[1:2:2], list[2:3:3]
 	if !d.Allowed {
-		h.Set("Retry-After", strconv.FormatInt(d.RetryAfterSeconds(), 10))
+		list[3] = strconv.FormatInt(d.RetryAfterSeconds(), 10)
+		h["Retry-After"] = list[3:4:4]
 	}
 }
 
