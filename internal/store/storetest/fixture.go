@@ -203,7 +203,9 @@ type Ledger struct {
 	Case     *Case
 	Spending gateway.Spending // what is spent along: the documents are filled in
 	Settling gateway.Settling
-	Use      counterfoil.Use // set by Spend
+	// Operation is the sealed operation; nil for one that is not sealed at all.
+	Operation []byte
+	Use       counterfoil.Use // set by Spend
 }
 
 // Spend implements counterfoil.Ledger.
@@ -212,7 +214,9 @@ func (l *Ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfo
 	s := l.Spending
 	s.Use, s.Started = u, started
 	s.Approval, s.DryRun, s.Policy = l.Case.Approval.Envelope(), l.Case.Dry.Canonical(), l.Case.Policy.Canonical()
-	s.Operation = []byte("sealed " + u.ExecutionID)
+	if s.Operation = l.Operation; s.Operation == nil {
+		s.Operation = []byte("sealed " + u.ExecutionID)
+	}
 	return l.Store.Spend(ctx, s)
 }
 

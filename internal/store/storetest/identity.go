@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func testRevokedCredentials(t *testing.T, b Backend) {
 	if n := len(check(t, s)); n != 2 {
 		t.Fatalf("%d events", n)
 	}
-	must(t, s.Close())
+	b.Kill(t, s)
 	for _, at := range []Store{other, b.Open(t, clock.Now, nil)} {
 		if !revoked(t, at, Tenant, "token-1", "ada", clock.Now()) {
 			t.Fatal("not revoked")
@@ -169,4 +170,48 @@ func testRevokedContenders(t *testing.T, b Backend) {
 	}
 	wg.Wait()
 	wantEpoch(t, handles[1], 17)
+}
+
+// A revocation that failed has left nothing, one whose commit was not confirmed has left all: the row, the epoch and the event.
+func testRevokedFaults(t *testing.T, b Backend) {
+	clock := NewClock()
+	witness := b.Open(t, clock.Now, nil)
+	tenant(t, witness, Tenant)
+	events, epoch := len(check(t, witness)), int64(1)
+	for _, stage := range []Stage{Begin, Write, Commit, Committed} {
+		for nth, hit := 1, true; hit && (nth == 1 || stage == Write); nth++ {
+			armed, count := false, 0
+			s := b.Open(t, clock.Now, func(at Stage) error {
+				if !armed || at != stage {
+					return nil
+				}
+				if count++; count != nth {
+					return nil
+				}
+				armed = false
+				return errors.New("injected")
+			})
+			name := fmt.Sprintf("%s-%d", stage, nth)
+			armed = true
+			err := s.RevokeCredential(t.Context(), ended(clock.Now(), name, ""), governed(t, Tenant))
+			hit, armed = !armed, false
+			switch {
+			case hit && stage == Committed:
+				wantCode(t, err, counterfoil.CodeUnknownOutcome)
+			case hit:
+				wantCode(t, err, counterfoil.CodeUnavailable)
+			default:
+				must(t, err)
+			}
+			done := !hit || stage == Committed
+			if done {
+				events, epoch = events+1, epoch+1
+			}
+			if n := len(check(t, witness)); n != events || revoked(t, witness, Tenant, name, "ada", clock.Now()) != done {
+				t.Fatalf("%s: %d events, want %d", name, n, events)
+			}
+			wantEpoch(t, witness, epoch)
+			must(t, s.Close())
+		}
+	}
 }

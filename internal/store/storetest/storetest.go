@@ -13,6 +13,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/translog"
+	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
 // A Store is a handle as the suite needs it.
@@ -22,6 +23,8 @@ type Store interface {
 	ratelimit.Store
 	tenancy.Store
 	identity.Store
+	vault.SecretStore
+	vault.Records
 	// Process names the handle in the database. Another handle has another name.
 	Process() string
 	// Ready writes to the database and reads back what it wrote.
@@ -96,11 +99,22 @@ func tests() []test {
 		{"Credentials_revokedForgotten", testRevokedForgotten},
 		{"Credentials_revokedRejects", testRevokedRejects},
 		{"Credentials_revokedContenders", testRevokedContenders},
+		{"Credentials_revokedFaults", testRevokedFaults},
 		{"Rates", testRates},
 		{"Rates_contenders", testRateContenders},
 		{"Rates_faults", testRateFaults},
 		{"Rates_pages", testRatePages},
 		{"Rates_text", testRateText},
+		{"Secrets", testSecrets},
+		{"Secrets_contenders", testSecretContenders},
+		{"Secrets_faults", testSecretFaults},
+		{"Secrets_pages", testSecretPages},
+		{"Secrets_rejects", testSecretRejects},
+		{"Sealed_swapped", testSealedSwapped},
+		{"Sealed_pages", testSealedPages},
+		{"Sealed_rotation", testRotation},
+		{"Sealed_reseal", testReseal},
+		{"Sealed_admit", testAdmit},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},
