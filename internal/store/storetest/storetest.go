@@ -100,7 +100,6 @@ func tests() []test {
 		{"Credentials_revokedRejects", testRevokedRejects},
 		{"Credentials_revokedContenders", testRevokedContenders},
 		{"Credentials_revokedFaults", testRevokedFaults},
-		{"Credentials_revokedFaults", testRevokedFaults},
 		{"Rates", testRates},
 		{"Rates_contenders", testRateContenders},
 		{"Rates_faults", testRateFaults},
