@@ -345,6 +345,19 @@ CREATE TABLE vault_keys (
 	created bigint NOT NULL
 );
 
+-- What is asked, or told, about requests and calls. Body and secret are sealed or opaque here.
+CREATE TABLE hooks (
+	number  bigint GENERATED ALWAYS AS IDENTITY,
+	tenant  text   COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	id      text   COLLATE "C" NOT NULL CHECK (id <> ''),
+	phase   text   COLLATE "C" NOT NULL CHECK (phase IN ('pre-request', 'post-request', 'pre-call', 'post-call')),
+	version bigint NOT NULL CHECK (version > 0),
+	body    bytea  NOT NULL CHECK (octet_length(body) > 0),
+	secret  bytea  CHECK (octet_length(secret) > 0),
+	PRIMARY KEY (tenant, number),
+	UNIQUE (tenant, id)
+);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    text   COLLATE "C" NOT NULL CHECK (kind <> ''),

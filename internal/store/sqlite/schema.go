@@ -360,6 +360,18 @@ CREATE TABLE vault_keys (
 	created INTEGER NOT NULL
 ) STRICT;
 
+-- What is asked, or told, about requests and calls. Body and secret are sealed or opaque here.
+CREATE TABLE hooks (
+	number  INTEGER PRIMARY KEY,
+	tenant  TEXT NOT NULL CHECK (tenant <> ''),
+	id      TEXT NOT NULL CHECK (id <> ''),
+	phase   TEXT NOT NULL CHECK (phase IN ('pre-request', 'post-request', 'pre-call', 'post-call')),
+	version INTEGER NOT NULL CHECK (version > 0),
+	body    BLOB NOT NULL CHECK (length(body) > 0),
+	secret  BLOB CHECK (length(secret) > 0),
+	UNIQUE (tenant, id)
+) STRICT;
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    TEXT NOT NULL CHECK (kind <> ''),

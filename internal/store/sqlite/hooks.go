@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/hooks"
+)
+
+const selectHook = `SELECT tenant, id, phase, version, body, secret FROM hooks WHERE tenant = ?`
+
+func scanHook(r scanner) (hooks.Row, error) {
+	var x hooks.Row
+	var phase string
+	err := r.Scan(&x.Tenant, &x.ID, &phase, &x.Version, &x.Body, &x.Secret)
+	x.Phase = hooks.Phase(phase)
+	return x, err
+}
+
+// wholeHook refuses a row that can't be stored, or whose event is another tenant's.
+func (s *Store) wholeHook(ctx context.Context, r *hooks.Row, e counterfoil.Event) error {
+	if err := named(r.Tenant, r.ID); err != nil {
+		return err
+	}
+	if !r.Whole() {
+		return fail(counterfoil.CodeInvalidInput, "the hook is not complete", nil)
+	}
+	return s.home(ctx, r.Tenant, e)
+}
+
+// AddHook implements hooks.Store.
+func (s *Store) AddHook(ctx context.Context, r hooks.Row, e counterfoil.Event) error {
+	if err := s.wholeHook(ctx, &r, e); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`INSERT INTO hooks (tenant, id, phase, version, body, secret) SELECT ?1, ?2, ?3, 1, ?4, ?5
+			WHERE (SELECT count(*) FROM hooks WHERE tenant = ?1 AND phase = ?3) < ?6`,
+			r.Tenant, r.ID, string(r.Phase), r.Body, orNull(r.Secret), hooks.MaxPerPhase)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return hooks.ErrTooMany
+		}
+		return second(t.append(r.Tenant, e, s.o.Now()))
+	})
+}
+
+// orNull stores nothing as NULL.
+func orNull(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// Hook implements hooks.Store.
+func (s *Store) Hook(ctx context.Context, tenant, id string) (hooks.Row, error) {
+	x, err := scanHook(s.read.QueryRowContext(ctx, selectHook+` AND id = ?`, tenant, id))
+	if err = readError(err); errors.Is(err, gateway.ErrNotFound) {
+		return hooks.Row{}, hooks.ErrNotFound
+	} else if err != nil {
+		return hooks.Row{}, err
+	}
+	return x, nil
+}
+
+// Hooks implements hooks.Store.
+func (s *Store) Hooks(ctx context.Context, tenant string) ([]hooks.Row, error) {
+	return list(ctx, s, selectHook+` ORDER BY id`, []any{tenant}, scanHook)
+}
+
+// ChangeHook implements hooks.Store.
+func (s *Store) ChangeHook(ctx context.Context, r hooks.Row, e counterfoil.Event) error {
+	if err := s.wholeHook(ctx, &r, e); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`UPDATE hooks SET version = version + 1, body = ?, secret = ? WHERE tenant = ? AND id = ? AND phase = ? AND version = ?`,
+			r.Body, orNull(r.Secret), r.Tenant, r.ID, string(r.Phase), r.Version)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return t.missingHook(r.Tenant, r.ID)
+		}
+		return second(t.append(r.Tenant, e, s.o.Now()))
+	})
+}
+
+// missingHook says why a hook was not changed.
+func (t *tx) missingHook(tenant, id string) error {
+	var there bool
+	if err := t.get(`SELECT EXISTS (SELECT 1 FROM hooks WHERE tenant = ? AND id = ?)`, []any{tenant, id}, &there); err != nil {
+		return err
+	}
+	if there {
+		return hooks.ErrChanged
+	}
+	return hooks.ErrNotFound
+}
+
+// DeleteHook implements hooks.Store.
+func (s *Store) DeleteHook(ctx context.Context, tenant, id string, e counterfoil.Event) error {
+	if err := named(tenant, id); err != nil {
+		return err
+	}
+	if err := s.home(ctx, tenant, e); err != nil {
+		return err
+	}
+	return s.commit(ctx, func(t *tx) error {
+		n, err := t.exec(`DELETE FROM hooks WHERE tenant = ? AND id = ?`, tenant, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return hooks.ErrNotFound
+		}
+		return second(t.append(tenant, e, s.o.Now()))
+	})
+}
