@@ -47,6 +47,10 @@ func (k *PublicKey) mayAct(tenant string, t time.Time) error {
 	return nil
 }
 
+// MayAct returns an error unless what the key signs for the tenant at t counts, as far as the key itself says: its tenants, its
+// window, and that it was not revoked. The role is for the caller to ask about.
+func (k *PublicKey) MayAct(tenant string, t time.Time) error { return k.mayAct(tenant, t) }
+
 // validAt reports whether the key may act in tenant at t.
 func (k *PublicKey) validAt(tenant string, t time.Time) bool { return k.mayAct(tenant, t) == nil }
 

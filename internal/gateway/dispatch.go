@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/counterfoil/counterfoil"
@@ -112,17 +111,7 @@ func (l *ledger) Settle(ctx context.Context, r *counterfoil.Receipt, completed c
 func mayIssue(ring *counterfoil.KeyRing, signer counterfoil.Signer, tenant string, at time.Time) error {
 	id := signer.Public().ID
 	for _, k := range ring.Keys() {
-		if k.ID != id || k.Role != counterfoil.RoleReceipt {
-			continue
-		}
-		until := k.NotAfter
-		if v := k.Revoked; v != nil && (until.IsZero() || v.At.Before(until) || v.Why != counterfoil.RevokedSuperseded) {
-			until = v.At
-			if v.Why != counterfoil.RevokedSuperseded {
-				until = k.NotBefore // nothing that it signs counts
-			}
-		}
-		if slices.Contains(k.Tenants, tenant) && !at.Before(k.NotBefore) && (until.IsZero() || at.Before(until)) {
+		if k.ID == id && k.Role == counterfoil.RoleReceipt && k.MayAct(tenant, at) == nil {
 			return nil
 		}
 	}
