@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
@@ -25,6 +26,7 @@ type Store interface {
 	identity.Store
 	vault.SecretStore
 	vault.Records
+	hooks.Store
 	// Process names the handle in the database. Another handle has another name.
 	Process() string
 	// Ready writes to the database and reads back what it wrote.
@@ -115,6 +117,8 @@ func tests() []test {
 		{"Sealed_rotation", testRotation},
 		{"Sealed_reseal", testReseal},
 		{"Sealed_admit", testAdmit},
+		{"Hooks", testHooks},
+		{"Hooks_contenders", testHooksContenders},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},
