@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/identity"
@@ -24,6 +25,7 @@ type Store interface {
 	ratelimit.Store
 	tenancy.Store
 	identity.Store
+	credential.Store
 	vault.SecretStore
 	vault.Records
 	hooks.Store
@@ -117,6 +119,23 @@ func tests() []test {
 		{"Sealed_rotation", testRotation},
 		{"Sealed_reseal", testReseal},
 		{"Sealed_admit", testAdmit},
+		{"Keys", testKeys},
+		{"Keys_pages", testKeysPages},
+		{"Keys_taken", testKeysTaken},
+		{"Keys_replace", testKeysReplace},
+		{"Keys_usedAndSwept", testKeysUsedAndSwept},
+		{"Keys_owner", testKeysOwner},
+		{"Keys_rejects", testKeysReject},
+		{"Users", testUsers},
+		{"Users_ended", testUsersEnded},
+		{"Users_race", testUsersRace},
+		{"Users_rejects", testUsersReject},
+		{"Families", testFamilies},
+		{"Families_rotate", testFamiliesRotate},
+		{"Families_reused", testFamiliesReused},
+		{"Tallies", testTallies},
+		{"Bootstrap", testBootstrap},
+		{"Credentials_faults", testCredentialFaults},
 		{"Hooks", testHooks},
 		{"Hooks_contenders", testHooksContenders},
 		{"Marks", testMarks},
