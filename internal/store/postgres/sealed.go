@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -28,6 +29,7 @@ func sealedPlaces() []sealedPlace {
 		{"operation", "executions", "sequence", "operation", vault.KindOperation, "id", "'1'"},
 		{"secret", "vault_values", "number", "value", vault.KindSecret, "name", "version::text"},
 		{"metadata", "vault_values", "number", "metadata", vault.KindMetadata, "name", "version::text"},
+		{"hook", "hooks", "number", "secret", hooks.SealKind, "id", "'1'"},
 	}
 }
 

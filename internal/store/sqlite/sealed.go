@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -27,6 +28,7 @@ func sealedPlaces() []sealedPlace {
 		{"operation", "documents", "documents.number", "operation", documents, vault.KindOperation, "tenant", "id", "'1'"},
 		{"secret", "vault_values", "vault_values.number", "value", `vault_values`, vault.KindSecret, "tenant", "name", "CAST(version AS TEXT)"},
 		{"metadata", "vault_values", "vault_values.number", "metadata", `vault_values`, vault.KindMetadata, "tenant", "name", "CAST(version AS TEXT)"},
+		{"hook", "hooks", "hooks.number", "secret", `hooks`, hooks.SealKind, "tenant", "id", "'1'"},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
+	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
 func hookRow(tenant, id string) hooks.Row {
@@ -42,6 +43,15 @@ func testHooks(t *testing.T, b Backend) {
 	must(t, err)
 	if d := cmp.Diff([]hooks.Row{first, second}, all); d != "" {
 		t.Fatal(d)
+	}
+	// A rotation of the vault's keys finds the secret.
+	sealed := sealedRows(t, s, 10)["hook "+Tenant+" "+hooks.SealKind+" hook_b 1"]
+	second.Secret = []byte("cf1.n.sealed")
+	for want := 1; want >= 0; want-- {
+		n, err := s.Reseal(t.Context(), []vault.Resealed{{SealedRow: sealed, New: second.Secret}})
+		if err != nil || n != want {
+			t.Fatalf("sealed again: %d, %v", n, err)
+		}
 	}
 	change := second
 	change.Body, change.Secret = []byte(`{"a":1}`), []byte("cf1.k.other")
