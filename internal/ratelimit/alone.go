@@ -24,6 +24,9 @@ func (l *Limiter) takeAlone(ctx context.Context, k Key, r *rules) (Decision, err
 			return Decision{}, err
 		}
 	}
+	if l.closed.Load() { // what Close writes down has all that was counted before
+		return Decision{}, closedError()
+	}
 	now := l.now()
 	e.settle(now, r)
 	if limit, until := e.blocked(now, r); limit > 0 {

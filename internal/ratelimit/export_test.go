@@ -29,9 +29,7 @@ func (l *Limiter) Tend(ctx context.Context) error { return l.errands(ctx, l.told
 
 // Abandon ends a limiter as a killed process ends: it tells nobody.
 func (l *Limiter) Abandon() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
+	l.closed.Store(true)
 	l.stop()
 	l.worker.Wait()
 }
@@ -83,7 +81,7 @@ func (st *State) Lend(now time.Time, n int64, r Rules) (taken int64, end time.Ti
 // GiveBack settles a slice of n of which some were used, the last at an instant.
 func (st *State) GiveBack(now, end time.Time, n, used int64, last time.Time, r Rules) {
 	x, at := r.rules(), now.UnixNano()
-	st.settle(at, &x)
+	st.move(at)
 	st.giveBack(at, end.UnixNano(), n, used, last.UnixNano(), &x)
 }
 

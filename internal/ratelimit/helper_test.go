@@ -134,7 +134,9 @@ func (s *flaky) UpdateRates(ctx context.Context, keys []ratelimit.Key, f func([]
 
 var errStore = errors.New("the disk is on fire")
 
-func who(tenant string) ratelimit.Subject { return ratelimit.Subject{Tenant: tenant, Principal: "agent:a"} }
+func who(tenant string) ratelimit.Subject {
+	return ratelimit.Subject{Tenant: tenant, Principal: "agent:a"}
+}
 
 // take asks once and wants an answer.
 func (f *fixture) take(t testing.TB, s ratelimit.Subject) ratelimit.Decision {

@@ -183,6 +183,8 @@ func TestClose(t *testing.T) {
 			}
 		}
 		wg.Wait()
+		_, err := f.Take(t.Context(), who("a"))
+		wantCode(t, err, counterfoil.CodeUnavailable)
 	})
 }
 

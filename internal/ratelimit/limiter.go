@@ -43,15 +43,15 @@ type Limiter struct {
 	o     Options
 	table *table
 
+	closed   atomic.Bool
 	failures atomic.Int64 // of the store, in a row
 	down     atomic.Int64 // until when nobody asks it
 	writing  sync.Mutex   // held by who writes states down
 
-	mu     sync.Mutex
-	closed bool
-	queue  []*entry            // that want an answer of the store
-	open   map[*entry]struct{} // of which the store has to hear
-	wake   chan struct{}       // says that the worker has something to do
+	mu    sync.Mutex
+	queue []*entry            // that want an answer of the store
+	open  map[*entry]struct{} // of which the store has to hear
+	wake  chan struct{}       // says that the worker has something to do
 
 	stop   context.CancelFunc
 	worker sync.WaitGroup
@@ -86,11 +86,7 @@ func New(o Options) (*Limiter, error) {
 
 // Close ends the limiter: what was used is written down, and what is left of slices is given back.
 func (l *Limiter) Close(ctx context.Context) error {
-	l.mu.Lock()
-	already := l.closed
-	l.closed = true
-	l.mu.Unlock()
-	if already {
+	if l.closed.Swap(true) {
 		return nil
 	}
 	l.stop()

@@ -21,6 +21,9 @@ func (l *Limiter) takeShared(ctx context.Context, k Key, r *rules) (Decision, er
 	s := l.table.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.closed.Load() {
+		return Decision{}, closedError()
+	}
 	e := s.find(k)
 	if e == nil {
 		if err := k.Check(); err != nil {
@@ -34,7 +37,7 @@ func (l *Limiter) takeShared(ctx context.Context, k Key, r *rules) (Decision, er
 	}
 	if d, ok := e.slice.take(l.now(), r); ok {
 		if d.Unlimited && e.slice.extra == 1 {
-			return d, l.tell(e)
+			l.tell(e)
 		}
 		return d, nil
 	}
@@ -93,23 +96,21 @@ func (l *Limiter) ask(ctx context.Context, s *shard, e *entry, r *rules) error {
 func (l *Limiter) enqueue(e *entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return unavailable("the limiter is closed", nil)
+	if l.closed.Load() { // who has the lock after Close sees it
+		return closedError()
 	}
 	l.queue = append(l.queue, e)
 	l.wakeUp()
 	return nil
 }
 
+func closedError() error { return unavailable("the limiter is closed", nil) }
+
 // tell remembers that the store has to hear of an entry.
-func (l *Limiter) tell(e *entry) error {
+func (l *Limiter) tell(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return unavailable("the limiter is closed", nil)
-	}
 	l.open[e] = struct{}{}
-	return nil
 }
 
 // heed logs that the store fails, once until it answers again, and lets nobody ask for a moment.
@@ -161,7 +162,7 @@ func (l *Limiter) told() []*entry {
 
 // giveBack tells the store everything, at the end, and answers those who still wait.
 func (l *Limiter) giveBack(ctx context.Context) error {
-	l.answer(l.queued(), unavailable("the limiter is closed", nil))
+	l.answer(l.queued(), closedError())
 	return l.errands(ctx, l.told(), true)
 }
 
@@ -253,9 +254,7 @@ func (l *Limiter) come(x *errand, now int64) {
 	defer s.mu.Unlock()
 	e.slice.hear(x, now)
 	if e.slice.spare > 0 || e.slice.extra > 0 {
-		l.mu.Lock()
-		l.open[e] = struct{}{}
-		l.mu.Unlock()
+		l.tell(e)
 	}
 	if x.waiting > 0 {
 		e.slice.answer(answered(x.err))

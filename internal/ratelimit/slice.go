@@ -125,12 +125,11 @@ func (c *slice) errand(e *entry, now int64) errand {
 
 // serve does an errand at the store's state. It may be called again, with another.
 func (x *errand) serve(st *state, now int64) {
+	st.move(now)
 	if x.spare > 0 {
-		st.settle(now, &x.before)
 		st.giveBack(now, x.end, x.spare, x.used, x.last, &x.before)
 	}
 	if x.extra > 0 {
-		st.settle(now, &x.free)
 		st.count(x.after, x.extra, &x.free)
 	}
 	if x.waiting == 0 {
@@ -163,7 +162,7 @@ func (c *slice) hear(x *errand, now int64) {
 	if x.waiting == 0 {
 		return
 	}
-	c.rules, c.heard = x.rules, true
+	c.rules, c.heard = x.rules, x.taken > 0
 	c.left, c.prompt, c.spare = x.taken, x.prompt, x.taken-x.prompt
 	c.end = now + sliceLife
 	c.no, c.until = x.no, 0

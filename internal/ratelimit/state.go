@@ -18,16 +18,21 @@ type state struct {
 // settle brings the state to an instant and to rules. Other rules than before start with a full bucket; what the windows
 // hold stays.
 func (st *state) settle(now int64, r *rules) {
-	for s := range spans {
-		if r.counted[s] || len(st.windows[s].parts) > 0 {
-			st.windows[s].move(s, now)
-		}
-	}
+	st.move(now)
 	if r.burst != st.burst || r.perMinute != st.perMinute {
 		st.full, st.burst, st.perMinute = 0, r.burst, r.perMinute
 	}
 	if r.burst > 0 {
 		st.full = min(st.full, now+r.burst*r.interval()) // the clock may have been set back
+	}
+}
+
+// move brings the windows to an instant.
+func (st *state) move(now int64) {
+	for s := range spans {
+		if len(st.windows[s].parts) > 0 {
+			st.windows[s].move(s, now)
+		}
 	}
 }
 

@@ -47,6 +47,18 @@ func drawStep(t *rapid.T) time.Duration {
 	return time.Duration(rapid.Int64Range(0, int64(longest)).Draw(t, "step"))
 }
 
+// check holds what happened against an exact log of the windows, and the bucket.
+func check(t *rapid.T, r ratelimit.Rules, log []time.Time, now time.Time, tokens float64) {
+	for _, w := range windows(r) {
+		if n := within(log, now, w.length); w.limit > 0 && n > w.limit {
+			t.Fatalf("%d in %v, of %d", n, w.length, w.limit)
+		}
+	}
+	if r.Burst > 0 && tokens < -1e-6 {
+		t.Fatalf("the bucket has %f", tokens)
+	}
+}
+
 // Whatever comes whenever: no span of a window's length holds more than its limit, the bucket is never exceeded, what is
 // refused would have been refused by an exact log that forgets one part of the window later, and waiting as long as was said
 // is enough.
@@ -76,14 +88,7 @@ func TestState_model(t *testing.T) {
 			if ok {
 				log = append(log, now)
 				tokens--
-				for _, w := range windows(r) {
-					if n := within(log, now, w.length); w.limit > 0 && n > w.limit {
-						t.Fatalf("%d in %v, of %d", n, w.length, w.limit)
-					}
-				}
-				if r.Burst > 0 && tokens < -1e-6 {
-					t.Fatalf("the bucket has %f", tokens)
-				}
+				check(t, r, log, now, tokens)
 				continue
 			}
 			full := r.Burst > 0 && tokens < 1+1e-6
@@ -98,6 +103,14 @@ func TestState_model(t *testing.T) {
 				t.Fatal(err)
 			} else if ok, _ := again.Take(now.Add(wait), r); !ok {
 				t.Fatalf("refused after waiting %v", wait)
+			}
+			if rapid.Bool().Draw(t, "wait") { // to the very moment at which something comes back
+				now = now.Add(wait)
+				if ok, _ := st.Take(now, r); ok {
+					tokens, filled = min(float64(r.Burst), tokens+now.Sub(filled).Minutes()*float64(r.PerMinute))-1, now
+					log = append(log, now)
+					check(t, r, log, now, tokens)
+				}
 			}
 		}
 	})
