@@ -1,9 +1,9 @@
 package mcpserver
 
 import (
-	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
@@ -30,23 +30,52 @@ func (s *server) call(f *flight, m *jsonrpc.Message) {
 
 // decide asks the gate and writes its answer.
 func (s *server) decide(f *flight, c gateway.Call) answer {
-	a, err := s.opts.Gate.Do(f.ctx, c)
-	switch r, _ := errors.AsType[*gateway.Refusal](err); {
-	case r != nil:
-		return answer{message: refusalMessage(f.id, r)}
-	case err != nil:
-		return s.broken(f.ctx, f.id, "the gate failed without a reason", err)
-	case a.Result != nil && a.Error == nil:
-		return answer{message: jsonrpc.NewResult(f.id, a.Result), deliver: a.Deliver}
-	case a.Error != nil && a.Result == nil:
-		return answer{message: jsonrpc.NewError(f.id, a.Error), deliver: a.Deliver}
-	default:
-		return s.broken(f.ctx, f.id, "the gate's answer is not one of result and error", nil)
+	return decider{gate: s.opts.Gate, log: s.log}.decide(f, c)
+}
+
+// A decider turns what the gate says into the answer to a request.
+type decider struct {
+	gate  Gate
+	log   *slog.Logger
+	adapt func(gateway.Answer) gateway.Answer // what the client is given for it; nil for the same
+}
+
+func (d decider) decide(f *flight, c gateway.Call) answer {
+	a, err := d.gate.Do(f.ctx, c)
+	if r, _ := errors.AsType[*gateway.Refusal](err); r != nil {
+		return answer{message: refusalMessage(f.id, r), number: r.Reason.Number()}
 	}
+	if err != nil {
+		return d.broken(f, "the gate failed without a reason", err)
+	}
+	if (a.Result == nil) == (a.Error == nil) {
+		return d.broken(f, "the gate's answer is not one of result and error", nil)
+	}
+	if d.adapt != nil {
+		a = d.adapt(a)
+	}
+	if a.Result != nil {
+		return answer{message: jsonrpc.NewResult(f.id, a.Result), deliver: a.Deliver}
+	}
+	return answer{message: jsonrpc.NewError(f.id, a.Error), deliver: a.Deliver, number: numberOf(a.Error)}
 }
 
 // broken is the answer for a fault of ours.
-func (s *server) broken(ctx context.Context, id jsonrpc.ID, what string, err error) answer {
-	s.log.LogAttrs(ctx, slog.LevelError, what, slog.Any("cause", err))
-	return answer{message: (&rpcError{jsonrpc.InternalError, "internal error"}).message(id)}
+func (d decider) broken(f *flight, what string, err error) answer {
+	d.log.LogAttrs(f.ctx, slog.LevelError, what, slog.Any("cause", err))
+	return failed(f.id, &rpcError{jsonrpc.InternalError, "internal error"})
+}
+
+// failed is the answer with an error of the protocol.
+func failed(id jsonrpc.ID, e *rpcError) answer {
+	return answer{message: e.message(id), number: e.number}
+}
+
+// numberOf returns the number of an error object, InternalError if it has none.
+func numberOf(raw []byte) int {
+	n, err := strconv.Atoi(string(member(object(raw), "code")))
+	if err != nil {
+		return jsonrpc.InternalError
+	}
+	return n
 }

@@ -13,6 +13,7 @@ import (
 type answer struct {
 	message []byte                         // nil if the client is to get none
 	deliver func(write func() error) error // how it is to be written (see gateway.Answer); may be nil
+	number  int                            // of the error that it is; 0 for a result
 }
 
 // A reply takes the answer to one request, once.
@@ -62,6 +63,15 @@ func (f *flights) cancel(id jsonrpc.ID, cause error) {
 	x := f.all[id.Key()]
 	f.mu.Unlock()
 	if x != nil && x.method != "initialize" { // MCP: the initialize request must not be cancelled
+		x.cancel(cause)
+	}
+}
+
+// cancelAll ends all requests that are in flight.
+func (f *flights) cancelAll(cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range f.all {
 		x.cancel(cause)
 	}
 }
@@ -118,7 +128,11 @@ func (b *batch) reply(a answer) {
 	if a.deliver != nil {
 		b.deliver = append(b.deliver, a.deliver)
 	}
-	if b.left--; b.left > 0 || len(b.messages) == 0 {
+	if b.left--; b.left > 0 {
+		return
+	}
+	if len(b.messages) == 0 {
+		b.send(answer{})
 		return
 	}
 	b.send(answer{message: jsonrpc.Batch(b.messages), deliver: func(write func() error) error {

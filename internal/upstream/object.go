@@ -1,0 +1,25 @@
+package upstream
+
+import "github.com/counterfoil/counterfoil/internal/jsonrpc"
+
+// members returns the members of the object in raw, none if it is no object.
+func members(raw []byte) []jsonrpc.Member {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	m, err := jsonrpc.Members(raw)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// lookup returns the value of a member of the object in raw, nil if there is none.
+func lookup(raw []byte, name string) []byte {
+	for _, m := range members(raw) {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return nil
+}
