@@ -36,7 +36,7 @@ func TestToken_dateForms(t *testing.T) {
 	soon := strconv.FormatInt(at+60, 10)
 	for _, form := range []string{
 		`"` + soon + `"`, soon + `.5`, soon + `.0`, strconv.FormatInt(at-1, 10) + `.5`, `1.772366460e9`, `1772366460e0`, `1E9`, `1e30`, `1e400`,
-		`-1`, `-0`, `0`, `null`, `[1]`, `[` + soon + `]`, `{}`, `true`, `""`, `9223372036854775807`, `18446744073709551616`, `253402300800`, `999999999999`,
+		`-1`, `-0`, `0`, `null`, `[1]`, `[` + soon + `]`, `{}`, `true`, `""`, `9223372036854775807`, `18446744073709551616`, `18446744075481918076`, `253402300800`, `999999999999`,
 		strings.Repeat("9", 400),
 	} {
 		for name, body := range map[string]string{

@@ -32,39 +32,40 @@ type token struct {
 
 // parseToken reads the compact form of a signed token (RFC 7515 section 7.1) strictly: three parts, base64url without padding
 // in its one spelling, JSON objects without duplicate names, and no header that would bring a key, name a place to fetch one
-// from, or change what is signed. It returns the rule that was broken.
+// from, or change what is signed. The caller has bounded the text.
 func parseToken(text string) (*token, error) {
-	if len(text) > maxToken {
-		return nil, invalid("size")
-	}
 	head, rest, _ := strings.Cut(text, ".")
 	body, sig, _ := strings.Cut(rest, ".")
 	if len(head) > maxHeader || head == "" || body == "" || sig == "" {
 		return nil, invalid("form")
 	}
 	t := &token{text: text, signed: text[:len(head)+1+len(body)]}
-	for _, part := range []struct {
-		text string
-		out  *members
-	}{{head, new(members)}, {body, &t.claims}} {
-		b, err := segment(part.text)
-		if err != nil {
-			return nil, invalid("form")
-		}
-		if *part.out, err = readMembers(b); err != nil {
-			return nil, invalid("json")
-		}
-		if part.out != &t.claims {
-			if err := t.setHeader(*part.out); err != nil {
-				return nil, err
-			}
-		}
+	header, err := object(head)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if t.sig, err = segment(sig); err != nil {
+	if err := t.setHeader(header); err != nil {
+		return nil, err
+	}
+	if t.claims, err = object(body); err != nil {
+		return nil, err
+	}
+	if t.sig, err = segment(sig); err != nil { // a fourth part's dot is none of its characters
 		return nil, invalid("form")
 	}
 	return t, nil
+}
+
+func object(part string) (members, error) {
+	b, err := segment(part)
+	if err != nil {
+		return nil, invalid("form")
+	}
+	m, err := readMembers(b)
+	if err != nil {
+		return nil, invalid("json")
+	}
+	return m, nil
 }
 
 // setHeader takes over the header. What isn't known is refused, crit among it: then every header means what it says.
