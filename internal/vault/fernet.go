@@ -16,7 +16,10 @@ import (
 // A FernetKey opens Fernet tokens (https://github.com/fernet/spec), which other systems have stored secrets in. It makes
 // none: a token says nothing of whom it belongs to, and can be moved from one tenant to another unnoticed. So tokens are read
 // once, by [Secrets.Import], and never where a sealed value is expected.
-type FernetKey struct{ signing, encryption []byte }
+type FernetKey struct {
+	// The key for the tag and the one for the text. As of a Value: nothing that prints it finds them.
+	keys func() (signing, encryption []byte)
+}
 
 const (
 	fernetVersion = 0x80
@@ -29,7 +32,7 @@ func ParseFernetKey(text string) (*FernetKey, error) {
 	if err != nil || len(b) != 32 {
 		return nil, fail(counterfoil.CodeInvalidInput, "a Fernet key is 32 bytes in padded base64 of the URL alphabet", nil)
 	}
-	return &FernetKey{signing: b[:16:16], encryption: b[16:]}, nil
+	return &FernetKey{func() (signing, encryption []byte) { return b[:16], b[16:] }}, nil
 }
 
 // Open returns what a token holds. Its age is not judged. Whatever is wrong with it, the error is one and the same
@@ -38,20 +41,21 @@ func (k *FernetKey) Open(token []byte) ([]byte, error) {
 	bad := func() ([]byte, error) {
 		return nil, fail(counterfoil.CodeIntegrityFailed, "this is no Fernet token of that key", nil)
 	}
-	if k == nil || len(token) > MaxPlain {
+	if k == nil || k.keys == nil || len(token) > MaxPlain {
 		return bad()
 	}
 	b, err := strictURL(token)
 	if err != nil || len(b) < fernetHead+aes.BlockSize+sha256.Size || (len(b)-fernetHead-sha256.Size)%aes.BlockSize != 0 {
 		return bad()
 	}
+	signing, encryption := k.keys()
 	signed, tag := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
-	mac := hmac.New(sha256.New, k.signing)
+	mac := hmac.New(sha256.New, signing)
 	mac.Write(signed)
 	if !hmac.Equal(mac.Sum(nil), tag) || signed[0] != fernetVersion {
 		return bad()
 	}
-	block, err := aes.NewCipher(k.encryption)
+	block, err := aes.NewCipher(encryption)
 	if err != nil {
 		return bad()
 	}

@@ -31,8 +31,8 @@ type Used struct {
 // Filled are an upstream's templates with the secrets in their places. It is for the transport alone: only [Filled.Reveal] and
 // [Filled.Transport] give the texts away, whatever prints it gets "[redacted]".
 type Filled struct {
-	host  string // of headers
-	texts map[string]string
+	host  string                   // of headers
+	texts func() map[string]string // as of a Value: nothing that prints it finds them
 	used  []Used
 	scrub *Scrubber
 }
@@ -44,7 +44,7 @@ func (s *Secrets) Fill(ctx context.Context, sheet *Sheet, t Target) (*Filled, er
 	if sheet == nil || t.Tenant == "" || t.Upstream == "" {
 		return nil, fail(counterfoil.CodeInvalidInput, "templates are filled for a tenant and an upstream", nil)
 	}
-	f := &Filled{texts: make(map[string]string, len(sheet.fields))}
+	f := &Filled{}
 	if t.URL != nil && len(sheet.Refs()) > 0 {
 		var err error
 		if f.host, err = hostOf(t.URL); err != nil {
@@ -85,24 +85,26 @@ func permitted(sheet *Sheet, t Target, host string) error {
 
 func (f *Filled) put(sheet *Sheet, values map[Ref]Value) {
 	f.scrub = newScrubber(sheet.Refs(), values, f.used)
+	texts := make(map[string]string, len(sheet.fields))
 	for _, field := range sheet.fields {
 		var b strings.Builder
 		for _, p := range field.parts {
 			b.WriteString(p.literal)
-			b.Write(values[p.ref].b)
+			b.Write(values[p.ref].bytes())
 		}
-		f.texts[field.pointer] = b.String()
+		texts[field.pointer] = b.String()
 	}
+	f.texts = func() map[string]string { return texts }
 }
 
 // Reveal returns the text at a pointer of the sheet, secrets and all. It is the one way out, and for the transport that hands
 // the text to the upstream.
 func (f *Filled) Reveal(pointer string) (text string, ok bool) {
 	pointer, err := parsePointer(pointer)
-	if f == nil || err != nil {
+	if f == nil || f.texts == nil || err != nil {
 		return "", false
 	}
-	text, ok = f.texts[pointer]
+	text, ok = f.texts()[pointer]
 	return text, ok
 }
 
@@ -144,7 +146,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if out.Header == nil {
 		out.Header = http.Header{}
 	}
-	for pointer, text := range t.f.texts {
+	for pointer, text := range t.f.texts() {
 		if name, ok := strings.CutPrefix(pointer, headers); ok {
 			out.Header[name] = []string{text}
 		}
@@ -165,7 +167,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (t transport) admit(req *http.Request) error {
-	if t.f == nil || t.base == nil || req.URL == nil {
+	if t.f == nil || t.f.texts == nil || t.base == nil || req.URL == nil {
 		return fail(counterfoil.CodeInternal, "there is no transport to send this by", nil)
 	}
 	if len(t.f.used) == 0 {

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -12,20 +13,71 @@ type span struct{ from, to, of int }
 
 // find returns the spans of all secrets, in order; none overlap.
 func (s *Scrubber) find(text []byte) []span {
-	if s == nil {
+	if s == nil || s.table == nil {
 		return nil
 	}
+	t := s.table()
+	plain, at := unescape(text)
+	out := t.spans(plain)
+	if at != nil {
+		for i, p := range out {
+			out[i].from, out[i].to = int(at[p.from]), int(at[p.to])
+		}
+		out = append(out, t.raw(text)...)
+	} else if t.escaped {
+		out = append(out, t.raw(text)...)
+	}
+	return merge(out)
+}
+
+// merge makes one of spans that overlap.
+func merge(all []span) []span {
+	slices.SortFunc(all, func(a, b span) int { return (a.from-b.from)*2 + sign(b.to-a.to) })
+	out := all[:0]
+	for _, p := range all {
+		if n := len(out); n > 0 && p.from < out[n-1].to {
+			out[n-1].to = max(out[n-1].to, p.to)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func sign(n int) int { return min(1, max(-1, n)) }
+
+// raw finds the secrets as they are: what undoes escapes takes something for one that belongs to the secret, or to what is
+// before it.
+func (t *table) raw(text []byte) []span {
+	var out []span
+	for _, n := range t.needles {
+		if n.form != rawForm {
+			continue
+		}
+		for last := 0; ; {
+			i := bytes.Index(text[last:], []byte(n.text))
+			if i < 0 {
+				break
+			}
+			out = append(out, span{last + i, last + i + len(n.text), n.of})
+			last += i + len(n.text)
+		}
+	}
+	return out
+}
+
+// spans finds the other forms in a text without escapes.
+func (t *table) spans(text []byte) []span {
 	var out []span
 	last := 0 // the end of the last span
 	for i := 0; i < len(text); i++ {
 		best := span{}
-		for _, k := range s.starts[text[i]] {
-			n := &s.needles[k]
-			to := n.match(text, i)
+		for _, k := range t.starts[text[i]] {
+			n := &t.needles[k]
+			from, to := i, n.match(text, i)
 			if to < 0 {
 				continue
 			}
-			from := i
 			if n.form == base64Form { // the characters at its ends hold parts of it
 				for from > last && isBase64(text[from-1]) {
 					from--
@@ -51,77 +103,38 @@ func isBase64(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("+/-_=", c) >= 0
 }
 
-// maxStates bounds in how many ways a text is read at once.
-const maxStates = 64
-
-// match returns where the needle ends that begins at i, -1 if it doesn't. A character may be written in several ways, and what is
-// read so far can end in several places: all are followed.
+// match returns where the needle ends that begins at i, -1 if it doesn't.
 func (n *needle) match(text []byte, i int) int {
-	ends := append(make([]int, 0, 8), i)
-	next := make([]int, 0, 8)
-	for k, size := 0, 0; k < len(n.text); k += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(n.text[k:])
-		next = next[:0]
-		for _, at := range ends {
-			next = n.units(next, text, at, k > 0, r, n.text[k:k+size])
+	switch n.form {
+	case plainForm:
+		if bytes.HasPrefix(text[i:], []byte(n.text)) {
+			return i + len(n.text)
 		}
-		if len(next) == 0 {
-			return -1
+	case hexForm:
+		if i+len(n.text) <= len(text) && bytes.EqualFold(text[i:i+len(n.text)], []byte(n.text)) {
+			return i + len(n.text)
 		}
-		ends, next = next, ends
-	}
-	return slices.Max(ends)
-}
-
-// units adds the ends of all ways to write the character at a place.
-func (n *needle) units(ends []int, text []byte, at int, inside bool, r rune, raw string) []int {
-	if n.form == base64Form && inside {
-		at = lineBreak(text, at)
-	}
-	if at >= len(text) {
-		return ends
-	}
-	add := func(end int) {
-		if end > at && len(ends) < maxStates && !slices.Contains(ends, end) {
-			ends = append(ends, end)
+	case base64Form:
+		for k := range len(n.text) {
+			if k > 0 {
+				i = lineBreak(text, i)
+			}
+			if i >= len(text) || standard(text[i]) != n.text[k] {
+				return -1
+			}
+			i++
 		}
+		return i
+	case rawForm:
 	}
-	c := text[at]
-	if n.form == hexForm {
-		if lower(c) == raw[0] {
-			add(at + 1)
-		}
-		return ends
-	}
-	if strings.HasPrefix(string(text[at:min(len(text), at+len(raw))]), raw) || n.form == base64Form && standard(c) == raw[0] {
-		add(at + len(raw))
-	}
-	switch c {
-	case '+':
-		if r == ' ' {
-			add(at + 1)
-		}
-	case '%':
-		add(percent(text, at, raw))
-		if n.form == base64Form && raw == "+" {
-			add(percent(text, at, "-"))
-		}
-	case '&':
-		add(entity(text, at, r))
-	case '\\':
-		for _, end := range backslash(text, at, r) {
-			add(end)
-		}
-	}
-	return ends
+	return -1
 }
 
 // lineBreak steps over what breaks base64 into lines, escaped or not.
 func lineBreak(text []byte, at int) int {
 	for at < len(text) {
 		switch c := text[at]; {
-		case c == '\n' || c == '\r' || c == ' ' || c == '\t':
+		case c == '\n' || c == '\r' || c == '\t':
 			at++
 		case c == '\\' && at+1 < len(text) && (text[at+1] == 'n' || text[at+1] == 'r'):
 			at += 2
@@ -132,126 +145,199 @@ func lineBreak(text []byte, at int) int {
 	return at
 }
 
-// percent returns the end of a character that is percent-encoded, once or several times over; 0 if it isn't there.
-func percent(text []byte, at int, raw string) int {
-	for i := range len(raw) {
-		if at >= len(text) || text[at] != '%' {
-			return 0
-		}
-		at++
-		for range 4 {
-			if c, ok := hexByte(text, at); !ok || c == raw[i] || c != '%' {
-				break
-			}
-			at += 2
-		}
-		if c, ok := hexByte(text, at); !ok || c != raw[i] {
-			return 0
-		}
-		at += 2
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
 	}
-	return at
+	return c
 }
 
-func hexByte(text []byte, at int) (byte, bool) {
-	n, ok := hexDigits(text, at, 2)
-	return byte(n), ok //nolint:gosec // two digits
+// standard maps the URL alphabet of base64 to the other, and what unescape makes of a plus.
+func standard(c byte) byte {
+	switch c {
+	case '-', ' ':
+		return '+'
+	case '_':
+		return '/'
+	}
+	return c
 }
 
-func hexDigits(text []byte, at, count int) (n rune, ok bool) {
-	if at+count > len(text) {
-		return 0, false
+// unescape undoes the escapes of JSON, URLs, forms, HTML and shells, as often as there are any: what it makes of a text is the
+// same however often that was escaped. at says where each byte, and the end, comes from; nil if nothing was changed. Time and
+// memory are linear.
+func unescape(text []byte) (plain []byte, at []int32) {
+	if !bytes.ContainsAny(text, `%\&+`) {
+		return text, nil
 	}
-	for _, c := range text[at : at+count] {
-		switch c = lower(c); {
-		case '0' <= c && c <= '9':
-			n = n<<4 | rune(c-'0')
-		case 'a' <= c && c <= 'f':
-			n = n<<4 | rune(c-'a'+10)
-		default:
+	u := unescaper{plain: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)+1)}
+	for i, c := range text {
+		if c == '+' {
+			c = ' '
+		}
+		u.plain, u.at = append(u.plain, c), append(u.at, int32(i)) //nolint:gosec // texts are far smaller than 2 GiB
+		for u.reduce() {
+		}
+	}
+	return u.plain, append(u.at, int32(len(text))) //nolint:gosec // likewise
+}
+
+type unescaper struct {
+	plain []byte
+	at    []int32
+}
+
+// reduce replaces an escape that ends where the text ends. What takes its place may end another.
+func (u *unescaper) reduce() bool {
+	b := u.plain
+	n := len(b)
+	last := b[n-1]
+	if n >= 2 && b[n-2] == '\\' && last < 0x80 && last > ' ' && !isWord(last) && last != '%' && last != '&' {
+		return u.replace(2, rune(last)) // a run of backslashes becomes one, and goes with what it escapes
+	}
+	if last == ';' {
+		return u.entity()
+	}
+	if _, ok := digit(last); !ok {
+		return false
+	}
+	if n >= 3 && b[n-3] == '%' {
+		if c, ok := number(b[n-2:]); ok {
+			return u.byte(3, byte(c)) //nolint:gosec // two digits
+		}
+	}
+	if n >= 4 && b[n-4] == '\\' && b[n-3] == 'x' {
+		if c, ok := number(b[n-2:]); ok {
+			return u.byte(4, byte(c)) //nolint:gosec // two digits
+		}
+	}
+	if n < 6 || b[n-6] != '\\' || b[n-5] != 'u' {
+		return false
+	}
+	c, ok := number(b[n-4:])
+	if !ok {
+		return false
+	}
+	if !utf16.IsSurrogate(c) {
+		return u.replace(6, c)
+	}
+	if n < 12 || b[n-12] != '\\' || b[n-11] != 'u' {
+		return false // the first of two, or one alone
+	}
+	high, ok := number(b[n-10 : n-6])
+	if r := utf16.DecodeRune(high, c); ok && r != utf8.RuneError {
+		return u.replace(12, r)
+	}
+	return false
+}
+
+// replace puts a character in the place of the last bytes.
+func (u *unescaper) replace(size int, r rune) bool {
+	n := len(u.plain) - size
+	from := u.at[n]
+	if r == '+' {
+		r = ' '
+	}
+	u.plain = utf8.AppendRune(u.plain[:n], r)
+	for u.at = u.at[:n]; len(u.at) < len(u.plain); {
+		u.at = append(u.at, from)
+	}
+	return true
+}
+
+// byte puts a byte, which may be a part of a character, in the place of the last ones.
+func (u *unescaper) byte(size int, c byte) bool {
+	n := len(u.plain) - size
+	if c == '+' {
+		c = ' '
+	}
+	u.plain, u.at = append(u.plain[:n], c), u.at[:n+1]
+	return true
+}
+
+// maxEntity is the length of the longest entity that is known.
+const maxEntity = 10
+
+func (u *unescaper) entity() bool {
+	from := max(0, len(u.plain)-maxEntity)
+	i := bytes.LastIndexByte(u.plain[from:], '&')
+	if i < 0 {
+		return false
+	}
+	word := string(u.plain[from+i+1 : len(u.plain)-1])
+	var r rune
+	switch word {
+	case "amp":
+		r = '&'
+	case "lt":
+		r = '<'
+	case "gt":
+		r = '>'
+	case "quot":
+		r = '"'
+	case "apos":
+		r = '\''
+	case "nbsp":
+		r = ' '
+	default:
+		r = reference(word)
+	}
+	if r == 0 {
+		return false
+	}
+	return u.replace(len(word)+2, r)
+}
+
+// reference reads a numbered entity, "#38" or "#x26"; 0 for none.
+func reference(word string) rune {
+	digits, ok := strings.CutPrefix(word, "#")
+	if !ok || digits == "" {
+		return 0
+	}
+	if x, ok := strings.CutPrefix(lowerFirst(digits), "x"); ok {
+		r, valid := number([]byte(x))
+		if !valid || r > utf8.MaxRune {
+			return 0
+		}
+		return r
+	}
+	r := rune(0)
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		r = r*10 + rune(c-'0')
+	}
+	if r > utf8.MaxRune {
+		return 0
+	}
+	return r
+}
+
+func lowerFirst(s string) string { return string(lower(s[0])) + s[1:] }
+
+// number reads hexadecimal digits, at most 7.
+func number(digits []byte) (n rune, ok bool) {
+	for _, c := range digits {
+		d, ok := digit(c)
+		if !ok {
 			return 0, false
 		}
+		n = n<<4 | d
 	}
-	return n, true
+	return n, len(digits) > 0 && len(digits) < 8
 }
 
-// entity returns the end of a character of HTML; 0 if it isn't there.
-func entity(text []byte, at int, r rune) int {
-	word, _, ok := strings.Cut(string(text[at:min(len(text), at+12)]), ";")
-	if !ok {
-		return 0
+func digit(c byte) (rune, bool) {
+	switch c = lower(c); {
+	case '0' <= c && c <= '9':
+		return rune(c - '0'), true
+	case 'a' <= c && c <= 'f':
+		return rune(c-'a') + 10, true
 	}
-	end := at + len(word) + 1
-	switch named := map[string]rune{"&amp": '&', "&lt": '<', "&gt": '>', "&quot": '"', "&apos": '\'', "&nbsp": ' '}; {
-	case named[word] != 0:
-		if named[word] == r {
-			return end
-		}
-		return 0
-	case strings.HasPrefix(word, "&#x"), strings.HasPrefix(word, "&#X"):
-		if n, ok := hexDigits([]byte(word), 3, len(word)-3); ok && n == r {
-			return end
-		}
-	case strings.HasPrefix(word, "&#"):
-		n := rune(0)
-		for _, c := range []byte(word[2:]) {
-			if c < '0' || c > '9' {
-				return 0
-			}
-			n = n*10 + rune(c-'0')
-		}
-		if n == r {
-			return end
-		}
-	}
-	return 0
+	return 0, false
 }
 
-// maxSlashes is how many backslashes an escape may have before it: three times over there are eight.
-const maxSlashes = 16
-
-// backslash returns the ends of the ways to write a character behind backslashes.
-func backslash(text []byte, at int, r rune) []int {
-	count := 0
-	for at+count < len(text) && count < maxSlashes && text[at+count] == '\\' {
-		count++
-	}
-	if r == '\\' {
-		var out []int
-		for n := 2; n <= count; n *= 2 {
-			out = append(out, at+n)
-		}
-		return out
-	}
-	at += count
-	if at >= len(text) {
-		return nil
-	}
-	switch c := text[at]; {
-	case c == 'u':
-		n, ok := hexDigits(text, at+1, 4)
-		end := at + 5
-		if ok && utf16.IsSurrogate(n) {
-			for end < len(text) && text[end] == '\\' {
-				end++
-			}
-			low, paired := hexDigits(text, end+1, 4)
-			if !paired || text[end] != 'u' {
-				return nil
-			}
-			n, end = utf16.DecodeRune(n, low), end+5
-		}
-		if ok && n == r {
-			return []int{end}
-		}
-	case c == 'x':
-		if n, ok := hexDigits(text, at+1, 2); ok && n == r {
-			return []int{at + 3}
-		}
-	case rune(c) == r && c < 0x80 && !isBase64Letter(c):
-		return []int{at + 1}
-	}
-	return nil
+func isWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
 }
-
-func isBase64Letter(c byte) bool { return isBase64(c) && strings.IndexByte("+/-_=", c) < 0 }

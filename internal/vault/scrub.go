@@ -24,37 +24,41 @@ type Finding struct {
 // hexadecimal. An upstream that wants to give a secret away can encode it so that nothing finds it: this is a net for accidents.
 // The nil Scrubber finds nothing. It is safe for concurrent use.
 type Scrubber struct {
-	used    []Used
+	used []Used
+	// What is looked for, or what is left of it if one knows the rest. As of a Value: nothing that prints it finds it.
+	table func() *table
+}
+
+type table struct {
 	needles []needle
 	starts  [256][]int // the needles that may begin with a byte
+	escaped bool       // a secret is changed by unescape
 }
 
 func newScrubber(refs []Ref, values map[Ref]Value, used []Used) *Scrubber {
-	s := &Scrubber{used: used}
+	t := &table{}
 	for _, r := range refs {
 		of := slices.IndexFunc(used, func(u Used) bool { return u.Name == r.Name && (r.Version == 0 || u.Version == r.Version) })
-		for _, n := range needlesOf(values[r].b) {
-			n.of = of
-			s.needles = append(s.needles, n)
-		}
+		t.add(of, values[r].bytes())
 	}
-	for i := range s.needles {
+	for i := range t.needles {
 		for c := range 256 {
-			if s.needles[i].mayBegin(byte(c)) {
-				s.starts[c] = append(s.starts[c], i)
+			if t.needles[i].mayBegin(byte(c)) {
+				t.starts[c] = append(t.starts[c], i)
 			}
 		}
 	}
-	return s
+	return &Scrubber{used: used, table: func() *table { return t }}
 }
 
-// A form is what a needle's characters may be written as.
+// A form is what a needle looks for.
 type form int
 
 const (
-	plainForm  form = iota + 1 // any escape
-	base64Form                 // either alphabet, broken into lines
-	hexForm                    // either letter case
+	rawForm    form = iota + 1 // the secret as it is
+	plainForm                  // what unescape makes of it
+	hexForm                    // in either letter case
+	base64Form                 // in either alphabet, broken into lines
 )
 
 type needle struct {
@@ -63,19 +67,31 @@ type needle struct {
 	of   int // in Scrubber.used
 }
 
-func needlesOf(secret []byte) []needle {
-	out := []needle{{form: plainForm, text: string(secret)}, {form: hexForm, text: hex.EncodeToString(secret)}}
+// add makes the needles of a secret.
+func (t *table) add(of int, secret []byte) {
+	t.plain(of, string(secret))
+	t.needles = append(t.needles, needle{hexForm, hex.EncodeToString(secret), of})
 	for offset := range 3 {
-		out = append(out, needle{form: base64Form, text: core(secret, offset)})
+		t.needles = append(t.needles, needle{base64Form, core(secret, offset), of})
 	}
 	// What a secret in base64 stands for is as secret, and so is the password of a name and a password.
 	if decoded := decodes(string(secret)); len(decoded) >= MinValue {
-		out = append(out, needle{form: plainForm, text: decoded})
+		t.plain(of, decoded)
 		if _, password, ok := strings.Cut(decoded, ":"); ok && len(password) >= MinValue {
-			out = append(out, needle{form: plainForm, text: password})
+			t.plain(of, password)
 		}
 	}
-	return out
+}
+
+// plain adds a text as it is, and without escapes if enough is left of it to be told from other text. A backslash at its end
+// would go with what comes after it.
+func (t *table) plain(of int, text string) {
+	t.needles = append(t.needles, needle{rawForm, text, of})
+	b, at := unescape([]byte(text))
+	t.escaped = t.escaped || at != nil
+	if b = bytes.TrimRight(b, "\\"); len(bytes.Trim(b, " ")) >= MinValue {
+		t.needles = append(t.needles, needle{plainForm, string(b), of})
+	}
 }
 
 // core returns the characters that the secret has in base64 whatever stands before and after it, if it begins at an offset
@@ -97,34 +113,17 @@ func decodes(s string) string {
 }
 
 func (n *needle) mayBegin(c byte) bool {
-	first := n.text[0]
 	switch n.form {
-	case hexForm:
-		return lower(c) == first
-	case base64Form:
-		return standard(c) == first || c == '%' || c == '\\' || c == '&'
+	case rawForm:
+		return false
 	case plainForm:
-		return c == first || c == '%' || c == '\\' || c == '&' || c == '+' && first == ' '
+		return c == n.text[0]
+	case hexForm:
+		return lower(c) == n.text[0]
+	case base64Form:
+		return standard(c) == n.text[0]
 	}
 	return false
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c | 0x20
-	}
-	return c
-}
-
-// standard maps the URL alphabet of base64 to the other.
-func standard(c byte) byte {
-	switch c {
-	case '-':
-		return '+'
-	case '_':
-		return '/'
-	}
-	return c
 }
 
 // Text replaces the secrets in a text by "[redacted]". A text without any comes back as it is.
@@ -139,7 +138,7 @@ func (s *Scrubber) Text(text []byte) ([]byte, []Finding) {
 // JSON does the same in the strings and numbers of a JSON document, which stays one. The result is nil if the document can only be
 // withheld: a secret is the name of a member, stands across several values, or in something that is no JSON.
 func (s *Scrubber) JSON(doc []byte) ([]byte, []Finding) {
-	if s == nil || len(s.needles) == 0 {
+	if s == nil || s.table == nil || len(s.used) == 0 {
 		return doc, nil
 	}
 	out, spans, ok := s.document(doc)

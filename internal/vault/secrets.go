@@ -84,7 +84,7 @@ func (s *Secrets) Put(ctx context.Context, by, tenant, name string, v Value, met
 	if err := CheckName(name); err != nil {
 		return 0, err
 	}
-	if msg := fault(v.b); msg != "" {
+	if msg := fault(v.bytes()); msg != "" {
 		return 0, fail(counterfoil.CodeInvalidInput, msg, nil)
 	}
 	if len(metadata) > MaxMetadata {
@@ -118,12 +118,12 @@ func (s *Secrets) Import(ctx context.Context, by, tenant, name string, token []b
 	if err != nil {
 		return 0, err
 	}
-	return s.Put(ctx, by, tenant, name, Value{plain}, metadata)
+	return s.Put(ctx, by, tenant, name, newValue(plain), metadata)
 }
 
 func (s *Secrets) seal(tenant, name string, version int64, v Value, metadata []byte) (SecretRow, error) {
 	r := SecretRow{Tenant: tenant, Name: name, Version: version, Created: s.o.Now().UTC().Truncate(time.Millisecond)}
-	value, err := s.o.Vault.Seal(versionLabel(KindSecret, tenant, name, version), v.b)
+	value, err := s.o.Vault.Seal(versionLabel(KindSecret, tenant, name, version), v.bytes())
 	if err != nil {
 		return r, err
 	}

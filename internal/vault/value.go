@@ -24,7 +24,19 @@ const (
 
 // A Value is a secret in the clear. It can be stored, and filled into templates by [Filled.Reveal]; nothing else gives it
 // away: whatever prints, logs or encodes it gets "[redacted]". The zero Value is none.
-type Value struct{ b []byte }
+type Value struct {
+	// Behind a function even what looks into the unexported fields of others, as fmt does, finds an address alone.
+	text func() []byte
+}
+
+func newValue(b []byte) Value { return Value{func() []byte { return b }} }
+
+func (v Value) bytes() []byte {
+	if v.text == nil {
+		return nil
+	}
+	return v.text()
+}
 
 // NewValue takes a secret. It must be UTF-8 without control characters (a line break at the end is a common slip, and one
 // inside would end a header), without blanks at its ends, and within MinValue and MaxValue. b is copied.
@@ -32,7 +44,7 @@ func NewValue(b []byte) (Value, error) {
 	if msg := fault(b); msg != "" {
 		return Value{}, fail(counterfoil.CodeInvalidInput, msg, nil)
 	}
-	return Value{bytes.Clone(b)}, nil
+	return newValue(bytes.Clone(b)), nil
 }
 
 func fault(b []byte) string {
@@ -55,7 +67,7 @@ func fault(b []byte) string {
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 }
 
 // IsZero reports whether there is no value.
-func (v Value) IsZero() bool { return len(v.b) == 0 }
+func (v Value) IsZero() bool { return len(v.bytes()) == 0 }
 
 // String returns "[redacted]".
 func (v Value) String() string { return redacted }
