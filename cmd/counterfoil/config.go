@@ -132,7 +132,7 @@ func private(path string) error {
 	return nil
 }
 
-func readSettings(path string, set *settings) error {
+func readSettings(path string, set any) error {
 	b, err := os.ReadFile(path) //nolint:gosec // the state directory is the person's own
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -71,13 +71,19 @@ func (a *app) open(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	c, err := a.readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	return a.openWith(ctx, dir, c, slog.LevelWarn, nil)
+}
+
+// openWith opens the state directory under a configuration. change, if not nil, changes that of the gateway.
+func (a *app) openWith(ctx context.Context, dir string, c config, level slog.Level, change func(*state, *gateway.Config)) (s *state, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &state{dir: dir, log: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	if s.config, err = a.readConfig(dir); err != nil {
-		return nil, err
-	}
+	s = &state{dir: dir, config: c, log: slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: level}))}
 	if p, err := parsePlace(a.storeURL, dir); err == nil && p.secret() {
 		fmt.Fprintln(a.err, "counterfoil: hint: a password on the command line is seen by every user of this machine; $"+storeVariable+" and "+configFile+" are not")
 	}
@@ -87,14 +93,15 @@ func (a *app) open(ctx context.Context) (*state, error) {
 	if s.store, err = s.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(change); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	return s, nil
 }
 
 // prepare makes the log and the gateway over an open store.
-func (s *state) prepare() (err error) {
+func (s *state) prepare(change func(*state, *gateway.Config)) (err error) {
+
 	if s.logs, err = s.openLogs(); err != nil {
 		return err
 	}
@@ -104,6 +111,9 @@ func (s *state) prepare() (err error) {
 	s.config.apply(&c)
 	if s.config.place.url != "" {
 		c.PollEvery = pollRemote
+	}
+	if change != nil {
+		change(s, &c)
 	}
 	s.gate, err = gateway.New(c)
 	return err

@@ -10,16 +10,29 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/store/postgres"
 	"github.com/counterfoil/counterfoil/internal/store/sqlite"
+	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/translog"
+	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
 // A store is the database, whichever it is.
 type store interface {
 	gateway.Store
 	translog.Store
+	tenancy.Store
+	identity.Store
+	credential.Store
+	ratelimit.Store
+	hooks.Store
+	vault.SecretStore
+	vault.Records
 	// Ready writes to the database and reads back what it wrote.
 	Ready(ctx context.Context) error
 	// Check looks for faults of the database itself, a line for each.
@@ -126,8 +139,8 @@ func (s *state) logRing() (*counterfoil.KeyRing, error) {
 	return counterfoil.NewKeyRing(keys...)
 }
 
-// guard is what must succeed before the first call: the store keeps what is written, and its log is as long as the last
-// checkpoint kept outside says.
+// guard is what must succeed before the first call: the store keeps what is written, its log is as long as the last checkpoint
+// kept outside says, and the keys are those that it was sealed with.
 func (s *state) guard(ctx context.Context) error {
 	if err := s.store.Ready(ctx); err != nil {
 		return &storeError{s.config.place, err}
@@ -135,7 +148,7 @@ func (s *state) guard(ctx context.Context) error {
 	if err := s.logs.Guard(ctx); err != nil {
 		return &storeError{s.config.place, &guardError{err}}
 	}
-	return nil
+	return s.keys.Vault().Admit(ctx, s.store, time.Now())
 }
 
 // A guardError says that the database is not what the log's checkpoints say.
