@@ -100,6 +100,9 @@ func hookOf(r Row) (Hook, error) {
 	if w.RotatedMS != 0 {
 		h.Rotated = time.UnixMilli(w.RotatedMS).UTC()
 	}
+	if err := h.check(); err != nil {
+		return Hook{}, failure("the hook's record is damaged", err)
+	}
 	return h, nil
 }
 
