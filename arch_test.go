@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"internal/store/storetest": {".", "internal/gateway", "internal/translog", "internal/identity", "internal/credential", "internal/hooks", "internal/tenancy", "internal/ratelimit", "internal/vault"},
 	"internal/jsonrpc":         {"."},
 	"internal/upstream":        {".", "internal/jsonrpc", "internal/gateway"},
-	"internal/mcpserver":       {".", "internal/jsonrpc", "internal/upstream", "internal/gateway"},
+	"internal/mcpserver":       {".", "internal/jsonrpc", "internal/identity", "internal/upstream", "internal/gateway"},
 	"internal/console":         {".", "internal/gateway", "internal/console/show"},
 	"internal/console/show":    {},
 	"internal/sample":          {"internal/jsonrpc"},
