@@ -3,8 +3,8 @@ package mcpserver
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
@@ -21,26 +21,21 @@ type Session struct {
 	name     string
 	identity []byte
 	conn     *upstream.Conn
-	now      func() time.Time
+	tools    *upstream.Lister
 
-	mu       sync.Mutex
-	version  string // negotiated by initialize, "" before
-	elicit   elicitation
-	changes  uint64 // how often the definitions were said to have changed
-	cached   *definitions
-	listing  chan struct{} // holds one token: only one caller lists at a time
-	listTime time.Duration
+	mu      sync.Mutex
+	version string // negotiated by initialize, "" before
+	elicit  elicitation
 }
 
 // elicitation is what a client declared about questions to its user.
 type elicitation struct{ form, url bool }
 
 func newSession(o Options) *Session {
-	s := &Session{
-		name: o.Name, identity: slices.Clone(o.Identity), conn: o.Conn, now: o.Now,
-		listing: make(chan struct{}, 1), listTime: defaultListTime,
-	}
-	s.listing <- struct{}{}
+	s := &Session{name: o.Name, identity: slices.Clone(o.Identity), conn: o.Conn}
+	s.tools = upstream.NewLister(o.Now, func(ctx context.Context, method string, params []byte) (*jsonrpc.Message, error) {
+		return s.conn.Do(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.NewRequest(id, method, params) }, 0)
+	})
 	return s
 }
 
@@ -57,8 +52,42 @@ func (s *Session) initialized(params, result []byte) {
 	defer s.mu.Unlock()
 	s.version = version
 	s.elicit = declaredIn(member(object(params), "capabilities"))
-	s.changes++
-	s.cached = nil
+	s.tools.Forget()
+}
+
+// forget makes the next call of Definitions list anew.
+func (s *Session) forget() { s.tools.Forget() }
+
+// Definitions returns the definitions of all tools of the upstream, as it wrote them. A list is kept until the upstream
+// says that its tools have changed; one that stateless requests asked for, which needs a subscription for that, as long as
+// its ttlMs says.
+func (s *Session) Definitions(ctx context.Context, meta []byte, refresh bool) ([][]byte, error) {
+	if err := s.ready(meta); err != nil {
+		return nil, err
+	}
+	if refresh {
+		s.forget()
+	}
+	keep := upstream.KeepUntilTold
+	if isModern(meta) {
+		keep = upstream.KeepAsSaid
+	}
+	return s.tools.Tools(ctx, listMeta(meta), keep)
+}
+
+// listMeta is what of a call's _meta goes along when the tools are listed for it: all that describes the client, nothing
+// that belongs to the one request.
+func listMeta(meta []byte) []byte {
+	var kept []jsonrpc.Member
+	for _, m := range object(meta) {
+		if strings.HasPrefix(m.Name, metaPrefix) {
+			kept = append(kept, m)
+		}
+	}
+	if kept == nil {
+		return nil
+	}
+	return jsonrpc.Object(kept)
 }
 
 func (s *Session) batches() bool {
@@ -108,7 +137,7 @@ func (s *Session) Send(ctx context.Context, r gateway.Request) (gateway.Answer, 
 	if err := s.ready(r.Meta); err != nil {
 		return gateway.Answer{}, err
 	}
-	params, err := composeParams(r)
+	params, err := upstream.Params(r)
 	if err != nil {
 		return gateway.Answer{}, err
 	}
@@ -126,57 +155,4 @@ func (s *Session) Send(ctx context.Context, r gateway.Request) (gateway.Answer, 
 		}
 	}
 	return gateway.Answer{Result: result}, nil
-}
-
-// composeParams writes the params of an approved request.
-func composeParams(r gateway.Request) ([]byte, error) {
-	var params []jsonrpc.Member
-	var err error
-	if r.Method == "tools/call" {
-		params = append(params, jsonrpc.Member{Name: "name", Value: jsonrpc.Quote(r.Tool)})
-		if r.Arguments != nil {
-			params = append(params, jsonrpc.Member{Name: "arguments", Value: r.Arguments})
-		}
-		params, err = appendMembers(params, r.Extra)
-	} else {
-		params, err = appendMembers(nil, r.Arguments)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if r.Meta != nil {
-		params = append(params, jsonrpc.Member{Name: "_meta", Value: r.Meta})
-	}
-	if params == nil && r.Arguments == nil {
-		return nil, nil
-	}
-	return jsonrpc.Object(params), nil
-}
-
-// appendMembers appends the members of an object that come from the call's own, which must not repeat one of ours.
-func appendMembers(params []jsonrpc.Member, raw []byte) ([]jsonrpc.Member, error) {
-	if raw == nil {
-		return params, nil
-	}
-	more, err := jsonrpc.Members(raw)
-	if err != nil {
-		return nil, unsendable("the parameters of the request are not an object")
-	}
-	reserved := []string{"_meta"}
-	for _, p := range params {
-		reserved = append(reserved, p.Name)
-	}
-	for _, m := range more {
-		if slices.Contains(reserved, m.Name) {
-			return nil, unsendable("a parameter of the request has a reserved name")
-		}
-	}
-	if jsonrpc.Ambiguous(more, reserved...) {
-		return nil, unsendable("a parameter's name is ambiguous")
-	}
-	return append(params, more...), nil
-}
-
-func unsendable(msg string) error {
-	return &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Msg: msg, Err: gateway.ErrUnsent}
 }

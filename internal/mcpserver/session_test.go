@@ -94,10 +94,10 @@ func TestDefinitions_rejects(t *testing.T) {
 			return someTools(0, 1), `"a"`
 		}, "does not end", 3},
 		"pages without end": {func(c string) (string, string) { return `[]`, fmt.Sprintf(`"%sx"`, strings.TrimPrefix(c, "-")) }, "too many pages", 1000},
-		"too many tools":    {func(c string) (string, string) { return someTools(0, 5001), fmt.Sprintf(`"%sx"`, c) }, "too many tools", 2},
+		"too many tools":    {func(c string) (string, string) { return someTools(0, 5001), fmt.Sprintf(`"%sx"`, c) }, "too long", 2},
 		"too many bytes": {func(c string) (string, string) {
 			return `["` + strings.Repeat("x", 9<<20) + `"]`, fmt.Sprintf(`"%sx"`, c)
-		}, "too many tools", 2},
+		}, "too long", 2},
 		"page 2 fails": {func(c string) (string, string) {
 			if c == "-" {
 				return someTools(0, 1), `"a"`

@@ -16,7 +16,12 @@ func members(raw []byte) []jsonrpc.Member {
 
 // lookup returns the value of a member of the object in raw, nil if there is none.
 func lookup(raw []byte, name string) []byte {
-	for _, m := range members(raw) {
+	return member(members(raw), name)
+}
+
+// member returns the value of the first member with this name, or nil.
+func member(list []jsonrpc.Member, name string) []byte {
+	for _, m := range list {
 		if m.Name == name {
 			return m.Value
 		}
