@@ -474,3 +474,26 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
+
+// Whoever revokes or replaces a key finds it refused at once, however far behind what is known of the epoch is.
+func TestKeys_revokedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	keys, err := credential.NewKeys(credential.KeysOptions{
+		Store: r.store, Epoch: func(context.Context, string) (int64, error) { return 1, nil }, Remembered: 10, Recorder: r.recorder(), Logger: r.logger(),
+	})
+	must(t, err)
+	ada := person("ada", "keys:*", "tools:*")
+	for name, end := range map[string]func(id string) error{
+		"revoked":  func(id string) error { return keys.Revoke(t.Context(), ada, id) },
+		"replaced": func(id string) error { return second(keys.Rotate(t.Context(), ada, id, credential.Lifetime{For: time.Hour}, 0)) },
+	} {
+		m := r.mint(t, "ada")
+		must(t, second(keys.Principal(t.Context(), m.Secret.Reveal())))
+		must(t, end(m.Key.ID))
+		_, err := keys.Principal(t.Context(), m.Secret.Reveal())
+		if identity.ReasonOf(err) != identity.ReasonInvalid {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
