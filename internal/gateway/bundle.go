@@ -10,6 +10,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/translog"
+	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
 // ErrRetired says that retention has dropped an execution's documents and receipt: they are in the export that it made.
@@ -50,7 +51,7 @@ func (g *Gateway) Bundle(ctx context.Context, tenant, id string, redact bool) ([
 	if redact {
 		return b.Encode(), nil
 	}
-	plain, err := g.open(tenant, kindOperation, o.ID, o.Operation)
+	plain, err := g.open(tenant, vault.KindOperation, o.ID, o.Operation)
 	if err != nil {
 		return nil, err
 	}

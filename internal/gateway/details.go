@@ -8,13 +8,8 @@ import (
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
-// What the gateway seals at rest.
-const (
-	kindRequest   = "request"
-	kindOperation = "operation"
-	kindAnswer    = "answer"
-	sealVersion   = "1"
-)
+// sealVersion is the version of what the gateway seals at rest.
+const sealVersion = "1"
 
 // details are what a request holds under seal: what people see, and the documents that will be approved and executed.
 type details struct {
@@ -57,12 +52,12 @@ func (g *Gateway) sealDetails(p *passage, row RequestRow) ([]byte, error) {
 	if err != nil {
 		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "the request could not be written down", Err: err}
 	}
-	return g.seal(row.Tenant, kindRequest, row.ID, b)
+	return g.seal(row.Tenant, vault.KindRequest, row.ID, b)
 }
 
 func (g *Gateway) openDetails(row RequestRow) (details, error) {
 	var d details
-	b, err := g.open(row.Tenant, kindRequest, row.ID, row.Details)
+	b, err := g.open(row.Tenant, vault.KindRequest, row.ID, row.Details)
 	if err != nil {
 		return d, err
 	}
@@ -97,11 +92,11 @@ func (g *Gateway) sealAnswer(tenant, request string, a Answer) ([]byte, error) {
 	if err != nil {
 		return nil, &counterfoil.Error{Code: counterfoil.CodeInternal, Msg: "the answer could not be written down", Err: err}
 	}
-	return g.seal(tenant, kindAnswer, request, b)
+	return g.seal(tenant, vault.KindAnswer, request, b)
 }
 
 func (g *Gateway) openAnswer(row RequestRow) (Answer, error) {
-	b, err := g.open(row.Tenant, kindAnswer, row.ID, row.Answer)
+	b, err := g.open(row.Tenant, vault.KindAnswer, row.ID, row.Answer)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
 // spend checks everything once more at this instant and spends the use. From here on the call has a receipt coming.
@@ -82,7 +83,7 @@ type ledger struct {
 func (l *ledger) Spend(ctx context.Context, u counterfoil.Use, started counterfoil.Event) (*counterfoil.Consumption, error) {
 	l.use = u
 	p := l.p
-	sealed, err := l.g.seal(u.Tenant, kindOperation, l.id, p.op.Canonical())
+	sealed, err := l.g.seal(u.Tenant, vault.KindOperation, l.id, p.op.Canonical())
 	if err != nil {
 		return nil, err
 	}
