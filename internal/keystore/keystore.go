@@ -49,6 +49,9 @@ const (
 type Options struct {
 	Now  func() time.Time
 	Rand io.Reader // cryptographic randomness
+	// Masters, if any, are vault keys that are kept elsewhere, oldest first: the last one seals. The file's own open what they have
+	// sealed.
+	Masters []vault.Key
 }
 
 // A Keystore is the open key files of one state directory. It is safe for concurrent use.
@@ -210,7 +213,7 @@ func (k *Keystore) load(p private) error {
 	for _, v := range p.Vault {
 		keys = append(keys, vault.Key{ID: v.ID, Master: v.Key})
 	}
-	if k.vault, err = vault.New(k.Rand, keys...); err != nil {
+	if k.vault, err = vault.New(k.Rand, append(keys, k.Masters...)...); err != nil {
 		return bad(err)
 	}
 	if k.names, err = counterfoil.NewPseudonyms(p.Pseudonyms.ID, p.Pseudonyms.Key); err != nil {

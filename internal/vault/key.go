@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/counterfoil/counterfoil"
@@ -50,6 +52,9 @@ const idDerivation = "counterfoil/v1/vault key id"
 func NewKey(master []byte) (Key, error) {
 	if len(master) != MasterSize {
 		return Key{}, fail(counterfoil.CodeInvalidInput, "a vault's master key has 32 bytes", nil)
+	}
+	if bytes.Equal(master, make([]byte, MasterSize)) {
+		return Key{}, fail(counterfoil.CodeInvalidInput, "a vault's master key is all zeros", nil)
 	}
 	id, err := hkdf.Key(sha256.New, master, nil, idDerivation, 8)
 	if err != nil {
@@ -94,6 +99,9 @@ func ParseKeys(text string) ([]Key, error) {
 		k, err := NewKey(master)
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(keys, func(x Key) bool { return x.ID == k.ID }) {
+			return nil, fail(counterfoil.CodeInvalidInput, "one master key stands twice", nil)
 		}
 		keys = append(keys, k)
 	}
