@@ -34,12 +34,9 @@ func NewKeyRing(signs *Key, others ...Held) (*KeyRing, error) {
 // Replace rotates the keys, all at once. Tokens of keys that are no longer there are refused from now on, those that were
 // verified before too. After an error the ring is as it was.
 func (r *KeyRing) Replace(signs *Key, others ...Held) error {
-	if signs == nil {
-		return fail("a key ring needs a key that signs")
-	}
 	n := &ring{signs: signs, byID: map[string]Held{}, order: nil}
 	for _, h := range append([]Held{{Key: signs, Until: time.Time{}}}, others...) {
-		if h.Key == nil {
+		if h.Key == nil || h.Key.method == nil {
 			return fail("a key of the ring is missing")
 		}
 		for _, had := range n.byID {

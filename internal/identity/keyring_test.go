@@ -70,6 +70,7 @@ func TestKeyRing_refused(t *testing.T) {
 		others []identity.Held
 	}{
 		"none":                   {nil, nil},
+		"an empty one":           {&identity.Key{}, nil},
 		"none of the others":     {one, []identity.Held{{Key: nil}}},
 		"the same twice":         {one, []identity.Held{{Key: edKey(t, "one")}}},
 		"the same secret":        {hs("a"), []identity.Held{{Key: hs("b")}}},

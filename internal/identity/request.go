@@ -9,7 +9,7 @@ import (
 // The places of credentials, in the form that net/http gives header names.
 const (
 	headerBearer = "Authorization"
-	headerAPIKey = "X-Api-Key"
+	headerAPIKey = "X-Api-Key" //nolint:gosec // the name of a header
 )
 
 // A credential is the one that a request brings.
