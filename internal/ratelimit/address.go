@@ -66,7 +66,7 @@ func (a *Addresses) decide(addr netip.Addr, cost int64) Decision {
 	var cells [addressRows]*int64
 	full := now + a.burst
 	for i := range cells {
-		cells[i] = &a.cells[i][(hash+uint64(i)*step)%addressCells] //nolint:gosec // i is small
+		cells[i] = &a.cells[i][(hash+uint64(i)*step)%addressCells]
 		// One that is later was written before the clock was set back.
 		*cells[i] = min(*cells[i], now+a.burst)
 		full = min(full, max(*cells[i], now))

@@ -35,7 +35,7 @@ const (
 	// expireEvery is how often rows that say nothing any more are removed.
 	expireEvery = 10 * time.Minute
 	// patience is how long a request waits for the store.
-	patience = 2 * time.Second
+	patience = 5 * time.Second
 )
 
 // A Limiter counts requests and calls. It is safe for concurrent use. Who made it closes it.

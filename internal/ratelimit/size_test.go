@@ -124,11 +124,13 @@ func TestAdmit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer res.Body.Close()
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
 			if res.StatusCode != c.status {
 				t.Fatalf("%d, want %d", res.StatusCode, c.status)
 			}
-			if res.StatusCode == 415 && res.Header.Get("Accept-Encoding") != "identity" {
+			if res.StatusCode == http.StatusUnsupportedMediaType && res.Header.Get("Accept-Encoding") != "identity" {
 				t.Error("the answer does not say what is accepted")
 			}
 		})

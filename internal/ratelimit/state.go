@@ -202,12 +202,12 @@ func (d *decoder) window(w *window) {
 	before := int64(0)
 	for i := range n {
 		step, count := d.unsigned(), d.unsigned()
-		if d.bad || step > uint64(maxNumber-before) || i > 0 && step == 0 || count == 0 || count > maxCount { //nolint:gosec // before is at most maxNumber
+		if d.bad || step > uint64(maxNumber-before) || i > 0 && step == 0 || count == 0 || count > maxCount {
 			d.bad = true
 			return
 		}
-		before += int64(step)                                    //nolint:gosec // bounded just now
-		w.parts = append(w.parts, newPart(before, int64(count))) //nolint:gosec // bounded just now
-		w.total += int64(count)                                  //nolint:gosec // bounded just now
+		before += int64(step) //nolint:gosec // bounded just now
+		w.parts = append(w.parts, newPart(before, int64(count)))
+		w.total += int64(count)
 	}
 }

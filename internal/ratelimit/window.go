@@ -16,16 +16,7 @@ const parts = 256
 
 // length returns the span's length in nanoseconds.
 func (s span) length() int64 {
-	switch s {
-	case second:
-		return 1e9
-	case minute:
-		return 60e9
-	case hour:
-		return 3600e9
-	default:
-		return 86_400e9
-	}
+	return [spans]int64{second: 1e9, minute: 60e9, hour: 3600e9, day: 86_400e9}[s]
 }
 
 // A window counts what happened in the last span, by its parts. Those in which nothing happened take no place.
@@ -44,8 +35,8 @@ const (
 
 func newPart(number, count int64) part { return part(number)<<countBits | part(min(count, maxCount)) } //nolint:gosec // numbers and counts are not negative
 
-func (p part) number() int64 { return int64(p >> countBits) } //nolint:gosec // 40 bits
-func (p part) count() int64  { return int64(p & maxCount) }   //nolint:gosec // 24 bits
+func (p part) number() int64 { return int64(p >> countBits) }
+func (p part) count() int64  { return int64(p & maxCount) }
 
 // maxNumber is the last part that has a number of its own: it is in the year 2106.
 const maxNumber = 1<<(64-countBits) - 1
