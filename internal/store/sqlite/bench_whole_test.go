@@ -93,7 +93,6 @@ func BenchmarkSlowDisk(b *testing.B) {
 	}
 	for _, name := range []string{"Ledger", "Governed"} {
 		b.Run(name, func(b *testing.B) {
-			//nolint:gosec // this test binary
 			cmd := exec.CommandContext(b.Context(), strace, "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fdatasync",
 				"-e", "inject=fdatasync:delay_enter=1000", os.Args[0], "-test.run", "^$", "-test.bench", "^Benchmark"+name+"$", "-test.benchtime", "5x")
 			out, err := cmd.CombinedOutput()
