@@ -437,10 +437,14 @@ loop:
 // valueEnd returns where an unquoted value ends that begins at i. Marks that may be part of a password end it only where
 // another name follows, or nothing.
 func (c *scanner) valueEnd(i int, query, coded bool) int {
-	s, k := c.s, i
+	s, k, from := c.s, i, i
 loop:
 	for ; k < len(s) && !isWordEnd(s[k]); k++ {
 		switch s[k] {
+		case '{':
+			if end := secretPlace(s, k); end > 0 {
+				k, from = end-1, end
+			}
 		case '&', '#':
 			if query || s[k] == '&' && endsValue(s, k+1) {
 				break loop
@@ -465,7 +469,7 @@ loop:
 			}
 		}
 	}
-	for n := 0; n < 3 && k > i && strings.IndexByte(")]}.,;:", s[k-1]) >= 0; n++ {
+	for n := 0; n < 3 && k > from && strings.IndexByte(")]}.,;:", s[k-1]) >= 0; n++ {
 		k--
 	}
 	return k

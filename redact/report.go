@@ -22,7 +22,7 @@ const (
 	KindCookie        Kind = "cookie"         // what Cookie and Set-Cookie carry
 	KindPrivateKey    Kind = "private-key"    // PEM, and the private members of a JSON Web Key
 	KindJWT           Kind = "jwt"            // JSON Web Tokens
-	KindCounterfoil   Kind = "counterfoil"    // our own API keys and sealed values
+	KindCounterfoil   Kind = "counterfoil"    // our own API keys, refresh and bootstrap credentials, and sealed values
 	KindAnthropic     Kind = "anthropic"      // API keys
 	KindAWS           Kind = "aws"            // access key ids
 	KindGitHub        Kind = "github"         // tokens

@@ -66,7 +66,9 @@ func shape(s string, i int) span {
 		if p.to, p.kind = anyOf(s, i, 20, isWord, "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), KindGitHub; p.to > 0 {
 			return p
 		}
-		p.to, p.kind = anyOf(s, i, 20, isToken, "glpat-", "glptt-", "gldt-", "glrt-", "glcbt-", "gsk_", "glsa_"), KindProvider
+		if p.to, p.kind = anyOf(s, i, 20, isToken, "glpat-", "glptt-", "gldt-", "glrt-", "glcbt-", "gsk_", "glsa_"), KindProvider; p.to == 0 {
+			p.to = fernet(s, i)
+		}
 	case 'x':
 		if p.to, p.kind = after(s, i, "xapp-", 10, isToken), KindSlack; p.to == 0 && len(s) > i+5 && s[i:i+3] == "xox" && s[i+4] == '-' {
 			p.to = after(s, i, s[i:i+5], 10, isToken)
@@ -90,7 +92,7 @@ func shape(s string, i int) span {
 	case 'e':
 		p.to, p.kind = jwt(s, i), KindJWT
 	case 'c':
-		if p.to, p.kind = after(s, i, "cfk_", 16, isDotted), KindCounterfoil; p.to == 0 {
+		if p.to, p.kind = anyOf(s, i, 16, isDotted, "cfk_", "cfr_", "cfb_"), KindCounterfoil; p.to == 0 {
 			p.to = sealed(s, i)
 		}
 	case 'r':
@@ -111,7 +113,7 @@ func shape(s string, i int) span {
 // mayBegin reports whether a form begins with these two bytes: most words don't.
 func mayBegin(s string) bool {
 	switch s {
-	case "sk", "sh", "sq", "gh", "gi", "gl", "gs", "xo", "xa", "AK", "AS", "AI", "AG", "ya", "GO", "ey", "cf", "rk", "r8", "wh", "ho", "hf",
+	case "sk", "sh", "sq", "gh", "gi", "gl", "gs", "gA", "xo", "xa", "AK", "AS", "AI", "AG", "ya", "GO", "ey", "cf", "rk", "r8", "wh", "ho", "hf",
 		"hv", "np", "nt", "py", "pp", "pu", "ph", "di", "do", "dc", "da", "dp", "SG", "a3", "ts", "li", "ls", "bo":
 		return true
 	}
@@ -221,6 +223,16 @@ func sealed(s string, i int) int {
 		return end
 	}
 	return 0
+}
+
+// fernet returns the end of a Fernet token: base64 of the version, the upper half of the time, and at least one block and a
+// tag.
+func fernet(s string, i int) int {
+	end := after(s, i, "gAAAAA", 90, isToken)
+	if end == 0 {
+		return 0
+	}
+	return run(s[:min(len(s), end+2)], end, func(c byte) bool { return c == '=' })
 }
 
 // peek returns the byte at i, 0 past the end.

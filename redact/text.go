@@ -82,6 +82,8 @@ func scan(s string) []span {
 			next = c.dash(i)
 		case b == '<':
 			next = c.element(i)
+		case b == '{':
+			next = secretPlace(s, i)
 		case b == '%':
 			next = c.percent(i)
 		case b == '\\':

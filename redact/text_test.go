@@ -99,6 +99,8 @@ func TestText(t *testing.T) {
 		{"flags", `x --api-key abc1 --password=hunter --token "X" -v`, `x --api-key *** --password=*** --token "***" -v`},
 		{"flag with a word", "x --password hunter --force", "x --password *** --force"},
 
+		{"beside a template", "password={{secret:a}}hunter2 x", "password=*** x"},
+
 		// Headers
 		{"bearer", "Authorization: Bearer abc", "Authorization: Bearer ***"},
 		{"basic", "authorization: Basic dXNlcjpwYXNz", "authorization: Basic ***"},
@@ -171,7 +173,11 @@ func TestText_forms(t *testing.T) {
 		{redact.KindProvider, fake("a33_", body)},
 		{redact.KindProvider, fake("hvs.", body)},
 		{redact.KindCounterfoil, fake("cfk_", body)},
+		{redact.KindCounterfoil, fake("cfr_", body)},
+		{redact.KindCounterfoil, fake("cfb_", body)},
 		{redact.KindCounterfoil, fake("cf1.k1.", body, body)},
+		{redact.KindCounterfoil, fake("cf1.k-4f03928abd467d87.", body, body)},
+		{redact.KindProvider, fake("gAAAAABl", body, body, body, body, "==")},
 		{redact.KindJWT, fake("eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxIn0", ".", body)},
 		{redact.KindJWT, fake("eyJhbGciOiJub25lIn0", ".eyJzdWIiOiIxIn0", ".")},
 	} {
@@ -230,7 +236,8 @@ func TestText_unchanged(t *testing.T) {
 		"Error 1045 (28000): Access denied for user 'u'@'h' (using password: YES)", "pq: password authentication failed for user \"u2\"", "mkdir -p x1y2z3/mysql",
 		"cannot connect to `user=u database=d`: h (1.2.3.4): token 0x1a2b3c4d5e6f is unknown", "password: \nuser: b0b123", "the password is required", "dial tcp 10.0.0.1:5432: i/o timeout",
 		"npm i @scope/pkg1@1.2.3", "bypass=x1y2z3", "compass: x1y2z3", "invalid port \":\" after host", "a secret word", "http://localhost:port/x",
-		"AKIAshort", "docker run -u node:node x", "<password>", "<password></password>", "<token>${T}</token>", "login with password please",
+		"AKIAshort", "cfk_short", "cfr_", "cf1.k1.short", "cf1.k1", "gAAAAABl", "Authorization: Bearer {{secret:api-key}}", "token={{secret:api.key@12}}",
+		`{"X-Api-Key": "{{secret:key@2}}", "password": "{{secret:db_1}}"}`, "--token {{secret:key}}", "docker run -u node:node x", "<password>", "<password></password>", "<token>${T}</token>", "login with password please",
 		"https://h/?to=https%3A%2F%2Fi%3A80%2Fa%40b", "\xff\xfe password \x00", "===:::===", "a=b", ":", "=", "//", "@tcp(",
 	} {
 		got, rep := redact.Text(in)

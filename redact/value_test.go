@@ -29,6 +29,8 @@ func TestValue(t *testing.T) {
 		{"what a name holds", `{"credentials":{"username":"u","key":"abc","type":"basic","nested":["x",{"y":"z"}]}}`,
 			`{"credentials":{"username":"u","key":"***","type":"basic","nested":["***",{"y":"***"}]}}`},
 		{"list", `{"secrets":["a","b"],"tokens":["the","cat","tok_abc123"]}`, `{"secrets":["***","***"],"tokens":["the","cat","***"]}`},
+		{"our own, deep", `{"a":[{"b":{"c":["it is cfk_q7R2k9Lm4Xz8Tn3vB1cY6w",{"d":"cfr_q7R2k9Lm4Xz8Tn3vB1cY6w"}],"cfb_q7R2k9Lm4Xz8Tn3vB1cY6w":"cf1.k1.q7R2k9Lm4Xz8Tn3vB1cY6w"}}]}`,
+			`{"a":[{"b":{"c":["it is ***",{"d":"***"}],"***":"***"}}]}`},
 		{"in a value", `{"url":"postgres://u:s3cret@h/db","note":"password=s3cret"}`, `{"url":"postgres://u:***@h/db","note":"password=***"}`},
 		{"escaped", `{"p\u0061ssword":"a\"b","x":"pass\u0077ord=hunter2\n"}`, `{"p\u0061ssword":"***","x":"password=***\n"}`},
 		{"document in a string", `{"text":"{ \"token\": \"t\", \"n\": 1.10 }"}`, `{"text":"{ \"token\": \"***\", \"n\": 1.10 }"}`},

@@ -14,6 +14,9 @@ func isHarmless(s string) bool {
 	if strings.Contains(s, "${") && !looks(outside(s)) || strings.HasPrefix(s, "urn:") {
 		return true
 	}
+	if rest, ok := besides(s); ok && !looks(rest) {
+		return true
+	}
 	if len(s) > 16 {
 		return false
 	}
@@ -27,6 +30,43 @@ func isHarmless(s string) bool {
 		return true
 	}
 	return false
+}
+
+// secretPlace returns the end of a place for a secret in a template of ours, {{secret:name}} or {{secret:name@version}}, that begins at i; 0
+// if none does.
+func secretPlace(s string, i int) int {
+	const opening = "{{secret:"
+	if !strings.HasPrefix(s[i:], opening) {
+		return 0
+	}
+	name := i + len(opening)
+	end := run(s[:min(len(s), name+maxName)], name, isDotted)
+	if end > name && peek(s, end) == '@' {
+		end = run(s[:min(len(s), end+20)], end+1, func(c byte) bool { return '0' <= c && c <= '9' })
+	}
+	if end == name || !strings.HasPrefix(s[end:], "}}") {
+		return 0
+	}
+	return end + 2
+}
+
+// besides returns what stands besides such places, if there is one.
+func besides(s string) (rest string, ok bool) {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, "{{secret:")
+		if i < 0 {
+			break
+		}
+		end := secretPlace(s, i)
+		if end == 0 {
+			return "", false
+		}
+		b.WriteString(s[:i])
+		s, ok = s[end:], true
+	}
+	b.WriteString(s)
+	return b.String(), ok
 }
 
 // outside returns what stands outside of the ${…} of a template.
