@@ -125,7 +125,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
-		a.tenantCommand(), a.userCommand(), a.keyCommand(), a.secretCommand(), a.tokenCommand(), a.serversCommand(), a.revokeCommand(), a.auditCommand(), a.storeCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
+		a.tenantCommand(), a.userCommand(), a.keyCommand(), a.secretCommand(), a.tokenCommand(), a.serversCommand(), a.revokeCommand(), a.auditCommand(), a.storeCommand(), a.vaultCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root
 }
 
@@ -133,12 +133,16 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: does(func(*cobra.Command, []string) error {
-			version, built := "unknown", ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version, built = info.Main.Version, info.GoVersion
-			}
-			_, err := fmt.Fprintf(a.out, "counterfoil %s, %s, %s/%s\n", version, built, runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.out, "counterfoil %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		}),
 	}
+}
+
+// version is the program's, as it was built.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
 }

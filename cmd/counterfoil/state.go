@@ -87,7 +87,11 @@ func (a *app) openWith(ctx context.Context, dir string, c config, level slog.Lev
 	if p, err := parsePlace(a.storeURL, dir); err == nil && p.secret() {
 		fmt.Fprintln(a.err, "counterfoil: hint: a password on the command line is seen by every user of this machine; $"+storeVariable+" and "+configFile+" are not")
 	}
-	if s.keys, err = keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader}); err != nil {
+	sealing, err := masters()
+	if err != nil {
+		return nil, err
+	}
+	if s.keys, err = keystore.Open(dir, keystore.Options{Now: time.Now, Rand: rand.Reader, Masters: sealing}); err != nil {
 		return nil, err
 	}
 	if s.store, err = s.openStore(ctx); err != nil {
