@@ -46,6 +46,9 @@ func (l *Limiter) Known() int {
 	return n
 }
 
+// Shared reports whether others use the store too.
+func (l *Limiter) Shared() bool { return l.o.Shared }
+
 // A State is the engine without a limiter around it.
 type State struct{ state }
 

@@ -85,6 +85,7 @@ type flaky struct {
 	err    error
 	writes error
 	calls  int
+	gate   sync.RWMutex // held by a test that lets writes wait
 }
 
 func (s *flaky) Fail(err error) {
@@ -129,6 +130,8 @@ func (s *flaky) UpdateRates(ctx context.Context, keys []ratelimit.Key, f func([]
 	if err != nil {
 		return err
 	}
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 	return s.Store.UpdateRates(ctx, keys, f)
 }
 

@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -272,14 +273,22 @@ func TestDamaged(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		// All are asked for in one transaction: the store is busy with another until they are there.
+		f.store.gate.Lock()
 		var wg sync.WaitGroup
-		for _, tenant := range []string{"a", "b"} {
-			wg.Go(func() {
-				if d, err := f.Take(t.Context(), who(tenant)); (err == nil) != (tenant == "b") || d.Allowed != (tenant == "b") {
-					t.Errorf("%s: %+v, %v", tenant, d, err)
-				}
-			})
+		ask := func(tenant string) {
+			if d, err := f.Take(t.Context(), who(tenant)); (err == nil) != (tenant != "a") || d.Allowed != (tenant != "a") {
+				t.Errorf("%s: %+v, %v", tenant, d, err)
+			}
 		}
+		calls := f.store.Calls()
+		for i, tenant := range []string{"first", "a", "b"} {
+			wg.Go(func() { ask(tenant) })
+			for f.store.Calls() == calls || f.Shared() && f.Known() <= i {
+				runtime.Gosched()
+			}
+		}
+		f.store.gate.Unlock()
 		wg.Wait()
 	})
 }
