@@ -371,7 +371,7 @@ func (s *stub) UseKeys(_ context.Context, u []credential.KeyUse) error {
 
 func (s *stub) SweepKeys(context.Context, time.Time) (int, error) { return 0, s.err }
 
-func stubbed(t *testing.T, s *stub, now func() time.Time, epoch func(context.Context, string) (int64, error)) (*credential.Keys, string) {
+func stubbed(t testing.TB, s *stub, now func() time.Time, epoch func(context.Context, string) (int64, error)) (*credential.Keys, string) {
 	t.Helper()
 	k, err := credential.NewKeys(credential.KeysOptions{Store: s, Epoch: epoch, Remembered: 1, Logger: slog.New(slog.DiscardHandler), Recorder: credential.Recorder{
 		Names: storetest.Names(), Audience: storetest.Audience, Now: now, Rand: zeros{},
@@ -485,8 +485,10 @@ func TestKeys_revokedAtOnce(t *testing.T) {
 	must(t, err)
 	ada := person("ada", "keys:*", "tools:*")
 	for name, end := range map[string]func(id string) error{
-		"revoked":  func(id string) error { return keys.Revoke(t.Context(), ada, id) },
-		"replaced": func(id string) error { return second(keys.Rotate(t.Context(), ada, id, credential.Lifetime{For: time.Hour}, 0)) },
+		"revoked": func(id string) error { return keys.Revoke(t.Context(), ada, id) },
+		"replaced": func(id string) error {
+			return second(keys.Rotate(t.Context(), ada, id, credential.Lifetime{For: time.Hour}, 0))
+		},
 	} {
 		m := r.mint(t, "ada")
 		must(t, second(keys.Principal(t.Context(), m.Secret.Reveal())))

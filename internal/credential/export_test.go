@@ -1,5 +1,7 @@
 package credential
 
+import "context"
+
 // Occupy takes all places of a hasher until the returned function is called.
 func (h *Hasher) Occupy() (free func()) {
 	n := 0
@@ -23,4 +25,14 @@ func ParseStored(text string) (again string, ok bool) {
 func ParseSecret(prefix, text string) (again string, ok bool) {
 	raw, ok := parse(prefix, text)
 	return format(prefix, raw).text, ok
+}
+
+// Same hashes a password and verifies it.
+func (h *Hasher) Same(ctx context.Context, password string) bool {
+	hashed, err := h.hash(ctx, Secret{password})
+	if err != nil {
+		return false
+	}
+	ok, current, err := h.verify(ctx, hashed, Secret{password})
+	return ok && current && err == nil
 }

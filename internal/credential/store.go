@@ -121,8 +121,8 @@ type Family struct {
 // An Opening is a family that begins.
 type Opening struct {
 	Family
-	Password string // the user's, as it was verified
-	Rehashed string // what is to stand in its place, "" to leave it
+	Version  int64  // at which the user stood when they were verified
+	Rehashed string // what is to be kept of their password from now on, "" to leave it
 	Most     int    // families that a user may have; the oldest make room
 }
 
@@ -137,7 +137,8 @@ type Rotation struct {
 
 // FamilyStore keeps refresh families.
 type FamilyStore interface {
-	// OpenFamily adds a family: ErrChanged if the user is not there, is disabled, or has another password by now. It forgets
+	// OpenFamily adds a family: ErrChanged if the user is not there, is disabled, or stands elsewhere by now. What is kept of
+	// a password that is the same is no change. It forgets
 	// some families that have ended.
 	OpenFamily(ctx context.Context, o Opening) error
 	// Family returns the family with the id, of whichever tenant, or ErrNotFound.

@@ -78,7 +78,7 @@ func (t *Tokens) Password(ctx context.Context, l Login) (*Grant, error) {
 		Family: Family{
 			ID: familyOf(raw), Tenant: l.Tenant, User: l.User, Newest: refresh.hash(), Created: now, Expires: g.Until, Issued: issued,
 		},
-		Password: v.user.Password, Rehashed: v.rehashed, Most: maxFamilies,
+		Version: v.user.Version, Rehashed: v.rehashed, Most: maxFamilies,
 	})
 	switch {
 	case errors.Is(err, ErrChanged):

@@ -131,14 +131,13 @@ func (t *tx) endTokens(tenant, name string, at time.Time, issued int64) error {
 
 // OpenFamily implements credential.FamilyStore.
 func (s *Store) OpenFamily(ctx context.Context, o credential.Opening) error {
-	if err := errors.Join(names(o.Tenant, o.User), texts(o.Password, o.Rehashed), o.Check()); err != nil {
+	if err := errors.Join(names(o.Tenant, o.User), texts(o.Rehashed), o.Check()); err != nil {
 		return err
 	}
 	return s.transact(ctx, nil, func(t *tx) error {
 		var version int64
-		err := t.get(`SELECT version FROM users WHERE tenant = $1 AND name = $2 AND password = $3 AND NOT disabled FOR UPDATE`,
-			[]any{o.Tenant, o.User, o.Password}, &version)
-		if errors.Is(err, gateway.ErrNotFound) {
+		err := t.get(`SELECT version FROM users WHERE tenant = $1 AND name = $2 AND NOT disabled FOR UPDATE`, []any{o.Tenant, o.User}, &version)
+		if errors.Is(err, gateway.ErrNotFound) || err == nil && version != o.Version {
 			return credential.ErrChanged
 		}
 		if err != nil {

@@ -141,9 +141,8 @@ func (s *Store) OpenFamily(ctx context.Context, o credential.Opening) error {
 	}
 	return s.commit(ctx, func(t *tx) error {
 		var version int64
-		err := t.get(`SELECT version FROM users WHERE tenant = ? AND name = ? AND password = ? AND disabled = 0`,
-			[]any{o.Tenant, o.User, o.Password}, &version)
-		if errors.Is(err, gateway.ErrNotFound) {
+		err := t.get(`SELECT version FROM users WHERE tenant = ? AND name = ? AND disabled = 0`, []any{o.Tenant, o.User}, &version)
+		if errors.Is(err, gateway.ErrNotFound) || err == nil && version != o.Version {
 			return credential.ErrChanged
 		}
 		if err != nil {

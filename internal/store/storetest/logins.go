@@ -260,7 +260,7 @@ func credentialLife(t *testing.T, witness Store, n string) []credentialStep {
 	changed.Disabled = false
 	changed.Groups = nil
 	first, reused := opening(Tenant, u.Name, n), opening(Tenant, u.Name, n+"r")
-	first.Rehashed, reused.Password = passwordHash("Q"), passwordHash("Q")
+	first.Rehashed = passwordHash("Q")
 	changed.Password = passwordHash("Q")
 	tally := hashOf("tally " + n)
 	hasKey := func(id string) func(Store) bool {

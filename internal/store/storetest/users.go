@@ -108,7 +108,7 @@ func testUsersPages(t *testing.T, s Store) {
 }
 
 func opening(tenant, user, id string) credential.Opening {
-	return credential.Opening{Password: passwordHash("A"), Most: 3, Family: credential.Family{
+	return credential.Opening{Version: 1, Most: 3, Family: credential.Family{
 		ID: hashOf("family " + tenant + id), Tenant: tenant, User: user, Newest: hashOf("first " + tenant + id),
 		Created: Start(), Expires: Start().Add(time.Hour), Issued: Start(),
 	}}
@@ -139,10 +139,11 @@ func testFamilies(t *testing.T, b Backend) {
 	disabled := userRow(Tenant, "bob")
 	disabled.Disabled = true
 	must(t, s.ChangeUser(ctx, disabled, governed(t, Tenant)))
-	changed := opening(Tenant, "ada", "x")
-	changed.Password = passwordHash("Q")
+	changed, gone := opening(Tenant, "ada", "x"), opening(Tenant, "bob", "x")
+	gone.Version = 2
+	changed.Version = 2
 	for name, o := range map[string]credential.Opening{
-		"unknown": opening(Tenant, "eve", "x"), "another tenant's": opening(OtherTenant, "bob", "x"), "disabled": opening(Tenant, "bob", "x"), "another password": changed,
+		"unknown": opening(Tenant, "eve", "x"), "another tenant's": opening(OtherTenant, "bob", "x"), "disabled": gone, "changed": changed,
 	} {
 		wantErr(t, name, s.OpenFamily(ctx, o), credential.ErrChanged)
 		if hasFamily(t, s, o.ID) {
@@ -168,7 +169,6 @@ func testFamilies(t *testing.T, b Backend) {
 	must(t, s.OpenFamily(ctx, theirs))
 	for i := 2; i < 5; i++ {
 		o := opening(Tenant, "ada", fmt.Sprint(i))
-		o.Password = passwordHash("Q")
 		o.Created, o.Expires = o.Created.Add(time.Duration(i)*time.Minute), o.Expires.Add(time.Hour)
 		must(t, s.OpenFamily(ctx, o))
 	}
@@ -304,6 +304,7 @@ func testUsersRace(t *testing.T, b Backend) {
 	for i := range int64(10) {
 		ctx := context.WithoutCancel(t.Context())
 		o, had := opening(Tenant, "ada", fmt.Sprint("new", i)), opening(Tenant, "ada", fmt.Sprint("had", i))
+		o.Version, had.Version = 2*i+1, 2*i+1
 		must(t, s.OpenFamily(ctx, had))
 		var wg sync.WaitGroup
 		wg.Go(func() {
