@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/counterfoil/counterfoil/internal/identity"
-	"github.com/counterfoil/counterfoil/internal/store/storetest"
 )
 
 const npmDir = "../../testdata/npm"
@@ -92,11 +91,16 @@ func TestOIDC_realIssuer(t *testing.T) {
 				o.OIDC = []identity.OIDC{{
 					Name: "corp", Issuer: issuer, Algorithm: algorithm, Lifetime: 10 * time.Minute, TenantClaim: "tenant_id", Tenants: []string{"acme"},
 					KindClaim: "kind", Kinds: map[string]identity.Kind{"agent": identity.KindAgent}, Owner: "ada",
-					ScopesClaim: "scope", Scopes: []string{"tools:read", "tools:execute", "approvals:decide"}, HTTP: client(),
+					ScopesClaim: "scope", Scopes: []string{"tools:read", "tools:execute", "approvals:decide"}, HTTP: client(t, issuer),
 				}}
 			})
-			w.clock.Move(time.Since(storetest.Start()) + time.Second) // the issuer's clock is the real one
-			text := fetchToken(t, issuer, "agent", audience, "tools:read tools:execute")
+			// The issuer's clock is the real one, and the machine may be slow.
+			fetch := func(client, resource, scope string) string {
+				text := fetchToken(t, issuer, client, resource, scope)
+				w.clock.Move(time.Since(w.clock.Now()) + time.Second)
+				return text
+			}
+			text := fetch("agent", audience, "tools:read tools:execute")
 			p, err := w.auth.Authenticate(request("Authorization", "Bearer "+text))
 			must(t, err)
 			want := &identity.Principal{
@@ -112,7 +116,7 @@ func TestOIDC_realIssuer(t *testing.T) {
 				{"stranger", audience, "tools:read", "tenant"},
 				{"silent", audience, "tools:read", "tenant"},
 			} {
-				q, err := w.auth.Token(t.Context(), fetchToken(t, issuer, c.client, c.resource, c.scope))
+				q, err := w.auth.Token(t.Context(), fetch(c.client, c.resource, c.scope))
 				if got := why(t, q, err); got != c.why {
 					t.Errorf("%v: refused for %q", c, got)
 				}
@@ -132,8 +136,9 @@ func TestOIDC_realIssuer(t *testing.T) {
 			stop()
 			_, port, _ := strings.Cut(strings.TrimPrefix(issuer, "http://"), ":")
 			node(t, `{"alg":"`+algorithm+`","port":`+port+`,`+clients+`}`)
+			fresh := fetch("agent", audience, "tools:read")
 			w.clock.Move(10 * time.Second)
-			if _, err := w.auth.Token(t.Context(), fetchToken(t, issuer, "agent", audience, "tools:read")); err != nil {
+			if _, err := w.auth.Token(t.Context(), fresh); err != nil {
 				t.Fatalf("with the new key: %v", err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/reach"
 	"github.com/counterfoil/counterfoil/internal/store/storetest"
 )
 
@@ -24,6 +26,7 @@ type provider struct {
 	keys      string
 	status    int // of every answer, 0 for 200
 	fetched   map[string]int
+	client    *http.Client
 }
 
 func newProvider(t testing.TB, keys ...*identity.Key) *provider {
@@ -31,6 +34,7 @@ func newProvider(t testing.TB, keys ...*identity.Key) *provider {
 	p := &provider{fetched: map[string]int{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
+	p.client = client(t, p.URL)
 	p.discovery = `{"issuer":"` + p.URL + `","jwks_uri":"` + p.URL + `/keys"}`
 	p.publish(t, keys...)
 	return p
@@ -77,7 +81,18 @@ func (p *provider) count(path string) int {
 	return p.fetched[path]
 }
 
-func client() *http.Client { return &http.Client{Transport: &http.Transport{}} }
+// client is the server's own, which asks nobody but the issuer.
+func client(t testing.TB, issuer string) *http.Client {
+	t.Helper()
+	dialer, err := reach.NewDialer(reach.DialOptions{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	must(t, err)
+	transport, err := reach.NewTransport(reach.TransportOptions{Dialer: dialer})
+	must(t, err)
+	t.Cleanup(transport.Close)
+	list, err := reach.ParseDomainAllowlist([]string{strings.TrimPrefix(issuer, "http://")})
+	must(t, err)
+	return transport.Client(reach.ClientOptions{Domains: list})
+}
 
 // trusted is a configuration for people and their groups.
 func (p *provider) trusted() identity.OIDC {
@@ -86,7 +101,7 @@ func (p *provider) trusted() identity.OIDC {
 		KindClaim: "type", Kinds: map[string]identity.Kind{"user": identity.KindPerson, "bot": identity.KindAgent}, OwnerClaim: "/app/owner",
 		ScopesClaim: "scope", Scopes: []string{"tools:*", "approvals:read"},
 		GroupsClaim: "/realm_access/roles", GroupScopes: map[string][]string{"reviewers": {"approvals:decide"}, "ops": {"admin"}},
-		HTTP: client(),
+		HTTP: p.client,
 	}
 }
 
