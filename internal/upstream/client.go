@@ -263,7 +263,7 @@ func (c *Client) ask(ctx context.Context, method string, params []byte) (*jsonrp
 func (c *Client) refused(e *StatusError) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.Status != http.StatusNotFound || c.mode == nil || c.mode.modern {
+	if !e.Ended || c.mode == nil || c.mode.modern {
 		return false
 	}
 	c.mode = nil

@@ -209,7 +209,7 @@ func (s *stream) resume(client *http.Client) (*jsonrpc.Message, error) {
 	}
 	defer func() { _ = res.Body.Close() }() // nothing more is read from it
 	if res.StatusCode != http.StatusOK {
-		return nil, unknown("the upstream's answer broke off", &StatusError{res.StatusCode})
+		return nil, unknown("the upstream's answer broke off", &StatusError{Status: res.StatusCode})
 	}
 	return s.read(res.Body)
 }

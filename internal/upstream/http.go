@@ -98,7 +98,10 @@ func HTTPIdentity(rawURL string, headers []byte) ([]byte, error) {
 }
 
 // A StatusError is an HTTP status without an answer of the protocol.
-type StatusError struct{ Status int }
+type StatusError struct {
+	Status int
+	Ended  bool // it says that the session has ended
+}
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the upstream answered with HTTP status %d", e.Status)
@@ -210,7 +213,7 @@ func (l *httpLink) post(ctx context.Context, message []byte) error {
 	defer func() { _ = res.Body.Close() }() // nothing more is read from it
 	_, _ = io.CopyN(io.Discard, res.Body, maxErrorBytes)
 	if res.StatusCode/100 != 2 {
-		return &StatusError{res.StatusCode}
+		return &StatusError{Status: res.StatusCode}
 	}
 	return nil
 }
@@ -352,7 +355,7 @@ func (x *post) answer(ctx context.Context, client *http.Client, res *http.Respon
 	case res.StatusCode >= 400 && res.StatusCode < 500:
 		return x.refusal(res, kind)
 	case res.StatusCode != http.StatusOK:
-		return nil, unknown("the upstream did not answer the request", &StatusError{res.StatusCode})
+		return nil, unknown("the upstream did not answer the request", &StatusError{Status: res.StatusCode})
 	case kind == "application/json":
 		return x.text(ctx, res.Body)
 	case kind == "text/event-stream":
@@ -366,14 +369,21 @@ func (x *post) answer(ctx context.Context, client *http.Client, res *http.Respon
 func (x *post) refusal(res *http.Response, kind string) (*jsonrpc.Message, error) {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes+1))
 	if err != nil || len(b) > maxErrorBytes || kind != "application/json" {
-		return nil, &StatusError{res.StatusCode}
+		b = nil
 	}
 	// A request that could not be read has no id: the error then comes with null.
 	b = bytes.TrimSpace(b)
 	id := lookup(b, "id")
 	object := lookup(b, "error")
+	if res.Request != nil && res.Request.Header.Get("Mcp-Session-Id") != "" {
+		// A session that has ended is "not found". Servers that lost theirs say "bad request", with a number of their own.
+		number := numberOf(object)
+		if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusBadRequest && number <= -32000 && number >= -32019 {
+			return nil, &StatusError{Status: res.StatusCode, Ended: true}
+		}
+	}
 	if got, err := jsonrpc.ParseID(id); string(id) != "null" && (err != nil || got.Key() != x.id.Key()) || len(object) == 0 || object[0] != '{' {
-		return nil, &StatusError{res.StatusCode}
+		return nil, &StatusError{Status: res.StatusCode}
 	}
 	return &jsonrpc.Message{Kind: jsonrpc.Response, ID: x.id, Error: object}, nil
 }

@@ -216,6 +216,18 @@ func TestHTTP_session(t *testing.T) {
 	if a, err = c.Send(t.Context(), toolCall(`{}`)); err != nil || a.Result == nil {
 		t.Errorf("in the new session: %s, %v", a.Error, err)
 	}
+	lost := true // as a server that was started anew says it
+	x.answer("tools/list", func(w http.ResponseWriter, _ *http.Request, s seen) {
+		if lost {
+			lost = false
+			text(w, 400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+			return
+		}
+		text(w, 200, result(s, `{"tools":[]}`))
+	})
+	if _, err := c.Definitions(t.Context(), nil, true); err != nil || len(x.all("initialize")) != 3 {
+		t.Errorf("after %d sessions: %v", len(x.all("initialize")), err)
+	}
 	x.answer("initialize", nil) // s1 again, which is refused: once anew, then it is an error
 	x.answer("tools/list", func(w http.ResponseWriter, _ *http.Request, _ seen) { http.Error(w, "no", http.StatusNotFound) })
 	before := len(x.all("tools/list"))
