@@ -149,7 +149,12 @@ func reach(t *testing.T, url string) *upstream.Client {
 // plainServer is an upstream made with the official Go SDK, with one of each kind of thing.
 func plainServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(_ context.Context, _ *mcp.CallToolRequest, in struct{ Greeting string }) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(ctx context.Context, r *mcp.CallToolRequest, in struct{ Greeting string }) (*mcp.CallToolResult, any, error) {
+		if token := r.Params.GetProgressToken(); token != nil {
+			if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 7}); err != nil {
+				return nil, nil, err
+			}
+		}
 		return &mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.TextContent{Text: in.Greeting + ", you"}, &mcp.ResourceLink{URI: "file:///a", Name: "a"},
 		}}, nil, nil
@@ -183,7 +188,10 @@ func TestHandler_officialSDK(t *testing.T) {
 }
 
 func visit(t *testing.T, e *endpoint, version string) {
-	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+	progress := make(chan *mcp.ProgressNotificationParams, 10)
+	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params },
+	})
 	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: e.url, HTTPClient: e.client("acme/bot")},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
@@ -196,7 +204,9 @@ func visit(t *testing.T, e *endpoint, version string) {
 	if err != nil || len(tools.Tools) != 2 || tools.Tools[0].Name != "one.greet" || tools.Tools[1].Name != "two.greet" {
 		t.Errorf("tools %+v, error %v\n%s", tools, err, e.log)
 	}
-	result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "two.greet", Arguments: map[string]any{"Greeting": "Hello"}})
+	params := &mcp.CallToolParams{Name: "two.greet", Arguments: map[string]any{"Greeting": "Hello"}}
+	params.SetProgressToken("tok")
+	result, err := s.CallTool(t.Context(), params)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, e.log)
 	}
@@ -204,6 +214,9 @@ func visit(t *testing.T, e *endpoint, version string) {
 	link, _ := result.Content[1].(*mcp.ResourceLink)
 	if text == nil || text.Text != "Hello, you" || link == nil || link.URI != "two+file:///a" {
 		t.Errorf("result %+v", result.Content)
+	}
+	if p := <-progress; p.Progress != 7 || p.ProgressToken != "tok" {
+		t.Errorf("progress %+v", p)
 	}
 	if got := e.gate.last(); got.Tool != "greet" || got.Tenant != "acme" || got.Principal != "agent:bot" || got.Run != "mcp/key-1" {
 		t.Errorf("the gate was asked about %+v", got)

@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/jsonrpc"
+	"github.com/counterfoil/counterfoil/internal/upstream"
 )
 
 // isOffered reports whether the endpoint has a method.
@@ -129,7 +131,8 @@ func (v *visit) call(f *flight, m *jsonrpc.Message) answer {
 	c.Hold = v.opts.Hold
 	tokens := newTokens() // the progress of a request goes to its own stream
 	if f.token = tokens.acquire(c.Meta, false); f.token != nil {
-		c.Progress = v.progress(f, tokens)
+		c.Progress = func(waited time.Duration, message string) { tokens.held(f.token, waited, message, v.out.event) }
+		f.ctx = upstream.WithProgress(f.ctx, v.progress(f, tokens))
 		defer tokens.release(f.token)
 	}
 	v.log.LogAttrs(f.ctx, slog.LevelDebug, "a call", slog.String("upstream", mount.Name), slog.String("method", c.Method))

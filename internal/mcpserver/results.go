@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/jsonrpc"
@@ -33,9 +32,15 @@ func (v *visit) checkMirrored(ctx context.Context, c gateway.Call) *rpcError {
 	return nil
 }
 
-// progress tells the client that its call waits for a person.
-func (v *visit) progress(f *flight, t *tokens) func(time.Duration, string) {
-	return func(waited time.Duration, message string) { t.held(f.token, waited, message, v.out.event) }
+// progress passes an upstream's progress on to the client, under the token that the client gave.
+func (v *visit) progress(f *flight, t *tokens) func(params []byte) {
+	return func(params []byte) {
+		note := jsonrpc.NewNotification("notifications/progress", replace(params, metaProgressToken, f.token.raw))
+		m, err := jsonrpc.Parse(note, v.opts.MaxBytes)
+		if err == nil {
+			t.relay(m, v.out.event)
+		}
+	}
 }
 
 // adapt gives an upstream's answer the form that the client's revision has, and its URIs the endpoint's names. Nothing

@@ -28,6 +28,7 @@ const (
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	metaClient       = "io.modelcontextprotocol/clientInfo"
+	metaProgress     = "progressToken"
 )
 
 // The error numbers that only a server of the modern revision has.
@@ -75,8 +76,10 @@ type Client struct {
 
 	turn chan struct{} // holds one token: only one caller opens the conversation
 
-	mu   sync.Mutex
-	mode *mode // nil before, and when the session has ended
+	mu        sync.Mutex
+	mode      *mode // nil before, and when the session has ended
+	lastToken int64
+	progress  map[string]func(params []byte) // by our progress token
 }
 
 // mode is what is known of a conversation.
@@ -86,7 +89,7 @@ type mode struct {
 }
 
 func newClient(name string, identity []byte, version string, now func() time.Time, log *slog.Logger, l link) *Client {
-	c := &Client{name: name, identity: identity, version: version, log: log, link: l, turn: make(chan struct{}, 1)}
+	c := &Client{name: name, identity: identity, version: version, log: log, link: l, turn: make(chan struct{}, 1), progress: map[string]func([]byte){}}
 	c.turn <- struct{}{}
 	c.lister = NewLister(now, c.ask)
 	return c
@@ -102,9 +105,44 @@ func (c *Client) Name() string { return c.name }
 func (c *Client) Close() error { return c.link.close() }
 
 // notified takes a notification of the upstream's.
-func (c *Client) notified(method string) {
-	if method == "notifications/tools/list_changed" {
+func (c *Client) notified(m *jsonrpc.Message) {
+	switch m.Method {
+	case "notifications/tools/list_changed":
 		c.lister.Forget()
+	case "notifications/progress":
+		token, _ := jsonrpc.Unquote(lookup(m.Params, metaProgress))
+		c.mu.Lock()
+		take := c.progress[token]
+		c.mu.Unlock()
+		if take != nil {
+			take(m.Params)
+		}
+	}
+}
+
+type progressKey struct{}
+
+// WithProgress returns a context for a call whose caller wants to hear of its progress. take is given the params of each
+// notification about it, under a token that is ours; it may be called when the call has ended.
+func WithProgress(ctx context.Context, take func(params []byte)) context.Context {
+	return context.WithValue(ctx, progressKey{}, take)
+}
+
+// watch returns the token under which the upstream is to report, nil if nobody wants to hear, and what ends that.
+func (c *Client) watch(ctx context.Context) (token []byte, done func()) {
+	take, ok := ctx.Value(progressKey{}).(func([]byte))
+	if !ok {
+		return nil, func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastToken++
+	key := strconv.FormatInt(c.lastToken, 10)
+	c.progress[key] = take
+	return jsonrpc.Quote(key), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.progress, key)
 	}
 }
 
@@ -160,7 +198,9 @@ func (c *Client) Send(ctx context.Context, r gateway.Request) (gateway.Answer, e
 			return gateway.Answer{}, unsent("the request's headers could not be written", err)
 		}
 	}
-	r.Meta = c.meta(r.Meta, m.modern)
+	token, done := c.watch(ctx)
+	defer done()
+	r.Meta = c.meta(r.Meta, token, m.modern)
 	if q.params, err = Params(r); err != nil {
 		return gateway.Answer{}, err
 	}
@@ -209,13 +249,17 @@ func (c *Client) mirror(ctx context.Context, r gateway.Request, header http.Head
 	return nil
 }
 
-// meta returns the _meta of a request: what of a caller's may pass, and, where each request stands alone, who we are.
-func (c *Client) meta(callers []byte, modern bool) []byte {
+// meta returns the _meta of a request: what of a caller's may pass, our progress token if there is one, and, where each
+// request stands alone, who we are.
+func (c *Client) meta(callers, token []byte, modern bool) []byte {
 	var kept []jsonrpc.Member
 	for _, m := range members(callers) {
 		if m.Name == "traceparent" || m.Name == "tracestate" || m.Name == "baggage" {
 			kept = append(kept, m)
 		}
+	}
+	if token != nil {
+		kept = append(kept, jsonrpc.Member{Name: metaProgress, Value: token})
 	}
 	if modern {
 		kept = append(kept,
@@ -246,7 +290,7 @@ func (c *Client) ask(ctx context.Context, method string, params []byte) (*jsonrp
 		}
 		full := params
 		if m.modern {
-			full = jsonrpc.Object(append(members(params), jsonrpc.Member{Name: "_meta", Value: c.meta(nil, true)}))
+			full = jsonrpc.Object(append(members(params), jsonrpc.Member{Name: "_meta", Value: c.meta(nil, nil, true)}))
 		}
 		reply, err := c.link.do(ctx, request{method: method, params: full, modern: m.modern})
 		refused, ok := errors.AsType[*StatusError](err)
@@ -311,7 +355,7 @@ func (c *Client) current() *mode {
 
 // discover asks the upstream as a modern one. It returns nil for one that does not understand, whatever it says instead.
 func (c *Client) discover(ctx context.Context) (*mode, error) {
-	params := jsonrpc.Object([]jsonrpc.Member{{Name: "_meta", Value: c.meta(nil, true)}})
+	params := jsonrpc.Object([]jsonrpc.Member{{Name: "_meta", Value: c.meta(nil, nil, true)}})
 	probe, cancel := context.WithTimeout(ctx, probeTime/3)
 	defer cancel()
 	reply, err := c.link.do(probe, request{method: "server/discover", params: params, modern: true})

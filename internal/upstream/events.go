@@ -158,7 +158,7 @@ func (s *stream) read(body io.Reader) (*jsonrpc.Message, error) {
 		}
 		switch m.Kind {
 		case jsonrpc.Notification:
-			s.l.heard(m.Method)
+			s.l.heard(m)
 		case jsonrpc.Request:
 			s.question(m)
 		case jsonrpc.Response:

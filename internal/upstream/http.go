@@ -118,7 +118,7 @@ const (
 // httpLink is the way to an HTTP upstream: one POST for each message.
 type httpLink struct {
 	o      HTTPOptions
-	heard  func(method string) // notifications
+	heard  func(m *jsonrpc.Message) // notifications
 	lastID atomic.Int64
 
 	mu      sync.Mutex

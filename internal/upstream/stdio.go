@@ -41,7 +41,7 @@ type heard struct {
 }
 
 // Notify implements Handler.
-func (h heard) Notify(m *jsonrpc.Message) { h.client.notified(m.Method) }
+func (h heard) Notify(m *jsonrpc.Message) { h.client.notified(m) }
 
 // Ask implements Handler.
 func (h heard) Ask(m *jsonrpc.Message) { _ = h.conn.Post(reply(m)) } // an upstream that has gone wants no answer
