@@ -113,15 +113,11 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]*Tenan
 
 // Create makes a tenant. It fails with ErrExists for one that is there.
 func (d *Directory) Create(ctx context.Context, by, id string, s Settings) (*Tenant, error) {
-	if err := errors.Join(checkID(id), s.check()); err != nil {
-		return nil, err
-	}
-	t := &Tenant{ID: id, Created: d.o.Now().UTC().Truncate(time.Millisecond), Epoch: 1, Settings: s}
-	e, err := d.event(id, by, "create/tenant")
+	r, err := NewRecord(id, s, d.o.Now())
 	if err != nil {
 		return nil, err
 	}
-	r, err := t.record()
+	e, err := d.event(id, by, "create/tenant")
 	if err != nil {
 		return nil, err
 	}

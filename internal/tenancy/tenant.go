@@ -132,6 +132,18 @@ type body struct {
 
 const maxFrozen = 1000
 
+// NewRecord returns the record of a new tenant, or says what is wrong with its id or its settings.
+func NewRecord(id string, s Settings, now time.Time) (Record, error) {
+	if err := checkID(id); err != nil {
+		return Record{}, err
+	}
+	if err := s.check(); err != nil {
+		return Record{}, err
+	}
+	t := &Tenant{ID: id, Created: now.UTC().Truncate(time.Millisecond), Epoch: 1, Settings: s}
+	return t.record()
+}
+
 func (t *Tenant) record() (Record, error) {
 	b, err := json.Marshal(body{t.Settings, t.Frozen})
 	if err != nil {
