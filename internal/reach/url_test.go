@@ -1,15 +1,14 @@
 package reach_test
 
 import (
+	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/net/idna"
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/reach"
@@ -110,22 +109,28 @@ func TestParseURL_rejects(t *testing.T) {
 	}
 }
 
-// dialled returns the host and port that net/http would dial for a URL as it was written.
+// dialled returns the host and port that net/http dials for a URL as it was written.
 func dialled(t testing.TB, raw string) (string, string) {
 	t.Helper()
-	u, err := url.Parse(raw)
+	var address string
+	stop := errors.New("stop")
+	tr := &http.Transport{DialContext: func(_ context.Context, _, a string) (net.Conn, error) {
+		address = a
+		return nil, stop
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, raw, nil)
 	if err != nil {
-		t.Fatalf("net/url refuses %q: %v", raw, err)
+		t.Fatalf("net/http refuses %q: %v", raw, err)
 	}
-	host := u.Hostname()
-	if strings.IndexFunc(host, func(r rune) bool { return r > 127 }) >= 0 {
-		if host, err = idna.Lookup.ToASCII(host); err != nil {
-			t.Fatalf("net/http refuses the host of %q: %v", raw, err)
+	if resp, err := tr.RoundTrip(req); !errors.Is(err, stop) {
+		if err == nil {
+			_ = resp.Body.Close()
 		}
+		t.Fatalf("net/http doesn't dial %q: %v", raw, err)
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if a, err := netip.ParseAddr(strings.TrimSuffix(host, ".")); err == nil {
 		host = a.String()
