@@ -168,11 +168,16 @@ func (a *API) Stop() { a.stopping.Store(true) }
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ratelimit.Hold(r)
 	// A path in another spelling is another path: nothing is redirected, so that what a proxy in front has judged is what is served.
-	if p := r.URL.Path; r.Method == http.MethodConnect || !strings.HasPrefix(p, "/") || path.Clean(p) != p {
+	if !clean(r) {
 		a.handle(w, r, nil)
 		return
 	}
 	a.mux.ServeHTTP(w, r)
+}
+
+func clean(r *http.Request) bool {
+	p := r.URL.Path
+	return r.Method != http.MethodConnect && strings.HasPrefix(p, "/") && path.Clean(p) == p
 }
 
 // handle takes a request through everything and records it.

@@ -210,6 +210,9 @@ func (x *exchange) is(y access) bool { return x.route != nil && x.route.access =
 // methods lists the methods that the path of a request has, "" if there is no such path.
 func (a *API) methods(r *http.Request) string {
 	var list []string
+	if !clean(r) {
+		return ""
+	}
 	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
 		if _, pattern := a.mux.Handler(probe); pattern != catchAll {
