@@ -186,11 +186,16 @@ func oneScript(label string) bool {
 			return false
 		}
 	}
-	east := kana || hangul || bopomofo
-	if other != nil {
-		return !latin && !han && !east
+	east := 0
+	for _, used := range []bool{kana, hangul, bopomofo} {
+		if used {
+			east++
+		}
 	}
-	return !(kana && hangul || kana && bopomofo || hangul && bopomofo)
+	if other != nil {
+		return !latin && !han && east == 0
+	}
+	return east <= 1
 }
 
 func script(r rune) *unicode.RangeTable {
