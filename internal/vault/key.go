@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -45,6 +46,18 @@ type Local []Key
 
 // Masters implements KMS.
 func (l Local) Masters(context.Context) ([]Key, error) { return l, nil }
+
+// Load makes a vault of the keys that a KMS holds, as New does.
+func Load(ctx context.Context, rand io.Reader, k KMS) (*Vault, error) {
+	if k == nil {
+		return nil, fail(counterfoil.CodeInvalidInput, "a vault needs its keys", nil)
+	}
+	keys, err := k.Masters(ctx)
+	if err != nil {
+		return nil, fail(counterfoil.CodeUnavailable, "the vault's keys can't be had", err)
+	}
+	return New(rand, keys...)
+}
 
 const idDerivation = "counterfoil/v1/vault key id"
 

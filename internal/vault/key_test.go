@@ -2,6 +2,7 @@ package vault_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -40,7 +41,7 @@ func TestParseMaster(t *testing.T) {
 		"31 bytes": base64.StdEncoding.EncodeToString(want[:31]), "33 bytes": base64.StdEncoding.EncodeToString(append(want, 1)),
 		"16 bytes in hex": hex.EncodeToString(want[:16]), "a passphrase": "correct horse battery staple 123", "32 characters": strings.Repeat("k", 32),
 		"blank": " " + std, "blank after": std + " ", "line end": std + "\n", "broken": std[:10] + "\n" + std[10:], "broken, of length": std[:10] + "\n" + std[11:],
-		"foreign character": std[:10] + "!" + std[11:], "two alphabets": "-/" + std[2:], "trailing bits": std[:42] + "9=",
+		"foreign character": std[:10] + "!" + std[11:], "two alphabets": "-/" + std[2:], "trailing bits": std[:42] + "9=", "trailing bits of the other": base64.RawURLEncoding.EncodeToString(want)[:42] + "9",
 		"padded twice": std[:43] + "==", "half hex": hex.EncodeToString(want)[:63] + "g",
 	} {
 		if got, err := vault.ParseMaster(text); !errors.Is(err, counterfoil.CodeInvalidInput) || got != nil {
@@ -82,11 +83,22 @@ func TestNewKey(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(b), err)
 		}
 	}
-	keys, err := vault.Local{k}.Masters(t.Context())
-	if err != nil || len(keys) != 1 || keys[0].ID != k.ID {
-		t.Fatal(keys, err)
+	v, err := vault.Load(t.Context(), bytes.NewReader(nil), vault.Local{k})
+	if err != nil || len(v.KeyIDs()) != 1 || v.KeyIDs()[0] != k.ID {
+		t.Fatal(err)
+	}
+	if _, err := vault.Load(t.Context(), bytes.NewReader(nil), nil); !errors.Is(err, counterfoil.CodeInvalidInput) {
+		t.Error(err)
+	}
+	if _, err := vault.Load(t.Context(), bytes.NewReader(nil), away{}); !errors.Is(err, counterfoil.CodeUnavailable) {
+		t.Error(err)
 	}
 }
+
+// away is a KMS that does not answer.
+type away struct{}
+
+func (away) Masters(context.Context) ([]vault.Key, error) { return nil, errors.New("refused") }
 
 // Nothing prints a key or a secret.
 func TestPrints(t *testing.T) {
