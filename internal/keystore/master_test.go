@@ -57,11 +57,10 @@ func TestOpenMasters(t *testing.T) {
 	// A second line is a newer key.
 	b := read(t, path)
 	write(t, append(b, []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)))...), path)
-	keys, is, err := keystore.OpenMasters(path, nil)
-	if err == nil {
+	if _, _, err := keystore.OpenMasters(path, nil); err == nil {
 		t.Fatal("without randomness")
 	}
-	if keys, is, err = keystore.OpenMasters(path, rand.Reader); err != nil || is || len(keys) != 2 {
+	if keys, is, err := keystore.OpenMasters(path, rand.Reader); err != nil || is || len(keys) != 2 {
 		t.Fatal(len(keys), is, err)
 	}
 }
@@ -88,13 +87,13 @@ func TestOpenMasters_rejects(t *testing.T) {
 	open := private(t)
 	path := filepath.Join(open, "vault.key")
 	write(t, []byte(good), path)
-	if err := os.Chmod(path, 0o640); err != nil { //nolint:gosec // that is what is tested
+	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := keystore.OpenMasters(path, rand.Reader); !errors.Is(err, counterfoil.CodeIntegrityFailed) {
 		t.Errorf("a file that others read: %v", err)
 	}
-	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // likewise
+	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := keystore.OpenMasters(path, rand.Reader); !errors.Is(err, counterfoil.CodeIntegrityFailed) {

@@ -175,11 +175,11 @@ func unescape(text []byte) (plain []byte, at []int32) {
 		if c == '+' {
 			c = ' '
 		}
-		u.plain, u.at = append(u.plain, c), append(u.at, int32(i)) //nolint:gosec // texts are far smaller than 2 GiB
+		u.plain, u.at = append(u.plain, c), append(u.at, int32(i))
 		for u.reduce() {
 		}
 	}
-	return u.plain, append(u.at, int32(len(text))) //nolint:gosec // likewise
+	return u.plain, append(u.at, int32(len(text))) //nolint:gosec // texts are far smaller than 2 GiB
 }
 
 type unescaper struct {

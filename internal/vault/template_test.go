@@ -223,7 +223,7 @@ func TestTransport(t *testing.T) {
 		}
 		return res, err
 	}
-	res, err := send(server.URL+"/", "")
+	res, err := send(server.URL+"/", "") //nolint:bodyclose // send closes it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -356,6 +356,10 @@ func TestSchema_rules(t *testing.T) {
 		"spent by nobody":        `INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, created, expires) VALUES ('x', 'y', '', 'k', 'spent', '', '', '', 1, 1)`,
 		"approved by nobody":     `INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, created, expires) VALUES ('x', 'y', '', 'k', 'approved', '', '', '', 1, 1)`,
 		"text where a number is": `UPDATE store SET probe = 'x'`,
+		"a value of no name":     `INSERT INTO vault_values (tenant, name, version, created, value, metadata) VALUES ('x', 'y', 1, 1, x'00', x'00')`,
+		"a version of nothing":   `INSERT INTO vault_names VALUES ('x', 'y', 0)`,
+		"a name without tenant":  `INSERT INTO vault_names VALUES ('', 'y', 1)`,
+		"a key without proof":    `INSERT INTO vault_keys (id, proof, created) VALUES ('k', x'', 1)`,
 		"two stores":             `INSERT INTO store (id, audience, created, probe) VALUES (2, 'x', 1, 1)`,
 	} {
 		if err := s.Write(statement); counterfoil.CodeOf(err) != counterfoil.CodeInternal {
