@@ -19,6 +19,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
@@ -61,6 +62,7 @@ type Options struct {
 	Directory *tenancy.Directory
 	Rates     *ratelimit.Limiter
 	HookBook  *hooks.Hooks
+	Repeats   *idempotency.Keys // what Idempotency-Key stands for
 	Scanner   *scan.Scanner
 	Logs      *translog.Logs
 	LogStore  translog.Store

@@ -13,9 +13,6 @@ import (
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
-// codeBody is for a body that stopped arriving.
-const codeBody code = "body-incomplete"
-
 // An exchange is a request and what is known of it so far.
 type exchange struct {
 	w     http.ResponseWriter

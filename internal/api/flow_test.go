@@ -115,7 +115,9 @@ func TestCall_waits(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	done := make(chan answer, 1)
-	go func() { done <- w.send("POST", callSend, w.agent("tools:*"), `{"arguments":{}}`, "Prefer", "respond-async, wait=50") }()
+	go func() {
+		done <- w.send("POST", callSend, w.agent("tools:*"), `{"arguments":{}}`, "Prefer", "respond-async, wait=50")
+	}()
 	id := ""
 	for id == "" {
 		var list struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
@@ -63,6 +64,7 @@ const (
 	codeInProgress       code = "idempotency-in-progress"
 	codePassphrase       code = "passphrase-wrong"
 	codeStopping         code = "stopping"
+	codeBody             code = "body-incomplete"
 )
 
 // httpCodes are the codes above, with their statuses, for docs/errors.md and the description of the API.
@@ -89,6 +91,7 @@ func httpCodes() []struct {
 		{codeInProgress, http.StatusConflict},
 		{codePassphrase, http.StatusForbidden},
 		{codeStopping, http.StatusServiceUnavailable},
+		{codeBody, http.StatusBadRequest},
 	}
 }
 
@@ -256,7 +259,9 @@ func standings() []struct {
 		{codeNotFound, []error{gateway.ErrNotFound, credential.ErrNotFound, vault.ErrNotFound, hooks.ErrNotFound, identity.ErrNoTenant, translog.ErrNotLogged}},
 		{codeExists, []error{tenancy.ErrExists, credential.ErrExists, credential.ErrTaken, credential.ErrNotFirst}},
 		{codeConflict, []error{gateway.ErrChanged, credential.ErrChanged, hooks.ErrChanged}},
-		{codeTooMany, []error{gateway.ErrTooMany, vault.ErrTooMany, hooks.ErrTooMany, gateway.ErrBudget}},
+		{codeKeyReused, []error{idempotency.ErrReused}},
+		{codeInProgress, []error{idempotency.ErrRunning}},
+		{codeTooMany, []error{idempotency.ErrTooMany, gateway.ErrTooMany, vault.ErrTooMany, hooks.ErrTooMany, gateway.ErrBudget}},
 		{codeReadOnly, []error{hooks.ErrReadOnly}},
 		{codeGone, []error{gateway.ErrRetired, translog.ErrDropped}},
 	}

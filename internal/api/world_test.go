@@ -26,6 +26,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/governance"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/keystore"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
@@ -272,6 +273,8 @@ func (w *world) rest() {
 	must(t, err)
 	t.Cleanup(book.Close)
 	w.opts.Hooks, w.opts.HookBook = book, book
+	w.opts.Repeats, err = idempotency.New(idempotency.Options{Store: w.store, Vault: w.keys.Vault(), Now: w.now})
+	must(t, err)
 	w.opts.Upstreams = func(_ context.Context, tenant string) ([]api.Mount, error) {
 		if tenant != acme {
 			return nil, nil

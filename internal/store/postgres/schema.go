@@ -345,6 +345,22 @@ CREATE TABLE vault_keys (
 	created bigint NOT NULL
 );
 
+-- What callers repeat under a key of theirs. The answer is sealed.
+CREATE TABLE idempotency (
+	number    bigint  GENERATED ALWAYS AS IDENTITY,
+	tenant    text    COLLATE "C" NOT NULL CHECK (tenant <> ''),
+	id        text    COLLATE "C" NOT NULL CHECK (id <> ''),
+	principal text    COLLATE "C" NOT NULL CHECK (principal <> ''),
+	body      bytea   NOT NULL CHECK (octet_length(body) = 32),
+	running   boolean NOT NULL,
+	answer    bytea   CHECK (octet_length(answer) > 0),
+	until     bigint  NOT NULL,
+	CHECK (NOT running OR answer IS NULL),
+	PRIMARY KEY (tenant, number),
+	UNIQUE (tenant, id)
+);
+CREATE INDEX idempotency_expiry ON idempotency (tenant, principal, until);
+
 -- What is asked, or told, about requests and calls. Body and secret are sealed or opaque here.
 CREATE TABLE hooks (
 	number  bigint GENERATED ALWAYS AS IDENTITY,

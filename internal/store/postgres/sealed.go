@@ -10,6 +10,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -30,6 +31,7 @@ func sealedPlaces() []sealedPlace {
 		{"secret", "vault_values", "number", "value", vault.KindSecret, "name", "version::text"},
 		{"metadata", "vault_values", "number", "metadata", vault.KindMetadata, "name", "version::text"},
 		{"hook", "hooks", "number", "secret", hooks.SealKind, "id", "'1'"},
+		{"idempotency", "idempotency", "number", "answer", idempotency.SealKind, "id", "'1'"},
 	}
 }
 

@@ -372,6 +372,21 @@ CREATE TABLE hooks (
 	UNIQUE (tenant, id)
 ) STRICT;
 
+-- What callers repeat under a key of theirs. The answer is sealed.
+CREATE TABLE idempotency (
+	number    INTEGER PRIMARY KEY,
+	tenant    TEXT NOT NULL CHECK (tenant <> ''),
+	id        TEXT NOT NULL CHECK (id <> ''),
+	principal TEXT NOT NULL CHECK (principal <> ''),
+	body      BLOB NOT NULL CHECK (length(body) = 32),
+	running   INTEGER NOT NULL CHECK (running IN (0, 1)),
+	answer    BLOB CHECK (length(answer) > 0),
+	until     INTEGER NOT NULL,
+	CHECK (running = 0 OR answer IS NULL),
+	UNIQUE (tenant, id)
+) STRICT;
+CREATE INDEX idempotency_expiry ON idempotency (tenant, principal, until);
+
 -- Hashes of the console's sign-in codes and sessions.
 CREATE TABLE secrets (
 	kind    TEXT NOT NULL CHECK (kind <> ''),

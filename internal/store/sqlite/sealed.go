@@ -8,6 +8,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -29,6 +30,7 @@ func sealedPlaces() []sealedPlace {
 		{"secret", "vault_values", "vault_values.number", "value", `vault_values`, vault.KindSecret, "tenant", "name", "CAST(version AS TEXT)"},
 		{"metadata", "vault_values", "vault_values.number", "metadata", `vault_values`, vault.KindMetadata, "tenant", "name", "CAST(version AS TEXT)"},
 		{"hook", "hooks", "hooks.number", "secret", `hooks`, hooks.SealKind, "tenant", "id", "'1'"},
+		{"idempotency", "idempotency", "idempotency.number", "answer", `idempotency`, idempotency.SealKind, "tenant", "id", "'1'"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
@@ -29,6 +30,7 @@ type Store interface {
 	vault.SecretStore
 	vault.Records
 	hooks.Store
+	idempotency.Store
 	// Process names the handle in the database. Another handle has another name.
 	Process() string
 	// Ready writes to the database and reads back what it wrote.
@@ -138,6 +140,8 @@ func tests() []test {
 		{"Credentials_faults", testCredentialFaults},
 		{"Hooks", testHooks},
 		{"Hooks_contenders", testHooksContenders},
+		{"Idempotency", testIdempotency},
+		{"Idempotency_contenders", testIdempotencyContenders},
 		{"Marks", testMarks},
 		{"Marks_race", testMarksRace},
 		{"Revoke", testRevoke},
