@@ -137,8 +137,10 @@ type ruling struct {
 // begin counts an attempt, or refuses it.
 func (a attempt) begin(ctx context.Context, s TallyStore, now time.Time) (ruling, error) {
 	var r ruling
-	err := s.ChangeTallies(ctx, a.keys, now, func(t []Tally) { r = a.charge(t, now) })
-	return r, err
+	if err := s.ChangeTallies(ctx, a.keys, now, func(t []Tally) { r = a.charge(t, now) }); err != nil {
+		return ruling{}, err // whoever gave up may be charged still: r is not theirs to read
+	}
+	return r, nil
 }
 
 func (a attempt) charge(t []Tally, now time.Time) (r ruling) {
