@@ -289,6 +289,29 @@ func TestOIDC_rotation(t *testing.T) {
 	}
 }
 
+// A key that the issuer has withdrawn ends, though no token asks for another.
+func TestOIDC_withdrawn(t *testing.T) {
+	t.Parallel()
+	key := edKey(t, "theirs")
+	p := newProvider(t, key)
+	w := newWorld(t, trusting(p.trusted()))
+	at := storetest.Start().Unix()
+	text := edForger("theirs").sign(t, header(key.ID()), edited(t, p.claims(), fmt.Sprintf(`"exp":%d`, at+600), fmt.Sprintf(`"exp":%d`, at+3600)))
+	if _, err := w.auth.Token(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(t, edKey(t, "next"))
+	w.clock.Move(10*time.Minute - time.Millisecond)
+	if _, err := w.auth.Token(t.Context(), text); err != nil {
+		t.Fatalf("while the keys are fresh: %v", err)
+	}
+	w.clock.Move(time.Millisecond)
+	q, err := w.auth.Token(t.Context(), text)
+	if got := why(t, q, err); got != "signature" {
+		t.Fatal(got)
+	}
+}
+
 // While the issuer's documents can't be had nobody new is let in, and what was known is good for an hour.
 func TestOIDC_away(t *testing.T) {
 	t.Parallel()

@@ -95,6 +95,25 @@ func TestRevoke_refused(t *testing.T) {
 	}
 }
 
+// A token that is revoked between its look-up and its being remembered is not remembered.
+func TestRevokeCredential_between(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	text, issued, err := w.issue.Issue(w.principal(), time.Hour)
+	must(t, err)
+	w.store.after = func() {
+		w.store.after = nil
+		must(t, w.auth.RevokeCredential(t.Context(), "person:root", "acme", issued.Credential))
+	}
+	if _, err := w.auth.Token(t.Context(), text); err != nil { // it was looked up before
+		t.Fatal(err)
+	}
+	p, err := w.auth.Token(t.Context(), text)
+	if got := why(t, p, err); got != "revoked" {
+		t.Fatal(got)
+	}
+}
+
 // Of many that verify a token while it is revoked, none is let in once the revocation has returned.
 func TestRevokeCredential_race(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,7 @@ type counting struct {
 	*sqlite.Store
 	reads atomic.Int64
 	fails atomic.Bool
+	after func() // if set, is called when a look-up has its answer
 }
 
 var errStore = errors.New("the store is away")
@@ -58,7 +59,11 @@ func (c *counting) CredentialRevoked(ctx context.Context, tenant, credential, su
 	if c.fails.Load() {
 		return false, errStore
 	}
-	return c.Store.CredentialRevoked(ctx, tenant, credential, subject, issued)
+	revoked, err := c.Store.CredentialRevoked(ctx, tenant, credential, subject, issued)
+	if c.after != nil {
+		c.after()
+	}
+	return revoked, err
 }
 
 func must(t testing.TB, err error) {
