@@ -3,7 +3,13 @@
 //
 // A sealed value is text: "cf1.<key id>.<base64url of nonce, ciphertext and tag>". The cipher is AES-256-GCM under a key
 // that HKDF-SHA-256 derives from a master key. The associated data are the key's id and the label: tenant, kind, name and
-// version, each with its length before it. The vault keeps no records, reads no files and has no clock.
+// version, each with its length before it.
+//
+// Secrets are sealed values of tenants, in versions. They leave in one way: filled into the templates of an operator's
+// configuration, where a grant names the place and the host, for the transport that sends them; and what comes back is looked
+// through for them. The package trusts whoever holds the master keys and the operator's configuration. It does not trust the
+// database, an agent or an upstream. An upstream that was given a secret may still give it away in a form that nobody knows.
+// The package reads no files and has no clock.
 package vault
 
 import (
