@@ -305,7 +305,7 @@ func TestTry(t *testing.T) {
 	p.Disabled = true
 	h, _ := w.create(acme, p)
 	r, err := w.hooks.Try(t.Context(), acme, h.ID, hooks.Event{Tenant: globex, Phase: hooks.PostCall, ID: "trial"})
-	if err != nil || !r.Refused || r.Verdict.Reason != "not on Fridays" || r.Hook != h.ID {
+	if err != nil || !r.Refused || r.Verdict.Notes["for"] != "acme pre-call" || r.Verdict.Reason != "not on Fridays" || r.Hook != h.ID {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := w.hooks.Try(t.Context(), globex, h.ID, hooks.Event{}); !errors.Is(err, hooks.ErrNotFound) {

@@ -110,7 +110,7 @@ func TestRun_failures(t *testing.T) {
 				if got := w.took(); !is || !refused.Failed || refused.Reason != "" || !errors.Is(err, counterfoil.CodeUnavailable) || got != "bad" || !results[0].Refused {
 					t.Errorf("closed: ran %s, %v", got, err)
 				}
-				if strings.Contains(err.Error(), "secret") || !strings.Contains(w.log.String(), "a hook failed") {
+				if strings.Contains(err.Error()+w.log.String(), "secret") || !strings.Contains(w.log.String(), "a hook failed") {
 					t.Errorf("told: %v; logged: %s", err, w.log)
 				}
 			})
@@ -186,6 +186,7 @@ func TestRun_lag(t *testing.T) {
 		_, err := h.Run(t.Context(), event(hooks.PreCall))
 		return err
 	}
+	must(t, run(w.hooks))
 	must(t, run(other))
 	w.create(acme, handler("no", "refuse"))
 	if err := run(w.hooks); !errors.Is(err, counterfoil.CodePolicyDenied) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -84,9 +85,16 @@ func (h *Hooks) once(ctx context.Context, x *ready, e Event) Result {
 	if err != nil {
 		r.Verdict, r.Refused = Verdict{}, x.Fail != FailOpen
 		h.o.Log.LogAttrs(ctx, slog.LevelWarn, "a hook failed", slog.String("tenant", e.Tenant), slog.String("hook", x.ID),
-			slog.String("phase", string(e.Phase)), slog.Bool("refused", r.Refused), slog.Any("error", err))
+			slog.String("phase", string(e.Phase)), slog.Bool("refused", r.Refused), slog.String("error", err.Error()), slog.String("cause", cause(err)))
 	}
 	return r
+}
+
+func cause(err error) string {
+	if e, ok := errors.AsType[*counterfoil.Error](err); ok && e.Err != nil {
+		return e.Err.Error()
+	}
+	return ""
 }
 
 // within gives a hook its time. One that overstays is left alone: Close waits for it.
@@ -119,11 +127,15 @@ func (h *Hooks) within(ctx context.Context, x *ready, e Event) (Verdict, error) 
 	}
 }
 
-// guarded turns a panic into the hook's failure.
+// guarded turns a panic into the hook's failure. What was panicked with may hold arguments: only its type is told, and what
+// the runtime says.
 func guarded(ctx context.Context, run Handler, e Event) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			v, err = Verdict{}, failure("the hook panicked", fmt.Errorf("%v", p))
+			v, err = Verdict{}, failure("the hook panicked", fmt.Errorf("with %T", p))
+			if e, ok := p.(runtime.Error); ok {
+				err = failure("the hook panicked", e)
+			}
 		}
 	}()
 	v, err = run(ctx, e)

@@ -198,7 +198,7 @@ func (w *world) handlers() map[string]hooks.Maker {
 }
 
 func (w *world) do(ctx context.Context, what string, e hooks.Event) (hooks.Verdict, error) {
-	verdict := hooks.Verdict{Action: hooks.Pass, Notes: map[string]string{"seen": string(e.Payload)}}
+	verdict := hooks.Verdict{Action: hooks.Pass, Notes: map[string]string{"seen": string(e.Payload), "for": e.Tenant + " " + string(e.Phase)}}
 	switch what {
 	case "refuse":
 		verdict.Action, verdict.Reason = hooks.Refuse, "not on Fridays"
