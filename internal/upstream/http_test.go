@@ -412,6 +412,11 @@ func TestHTTP_resume(t *testing.T) {
 	if n := len(x.all("GET")); n > 10 {
 		t.Errorf("it was gone on with %d times", n)
 	}
+	y := newWeb(t, true) // a modern stream that breaks off has lost its request
+	y.answer("tools/call", func(w http.ResponseWriter, _ *http.Request, _ seen) { stream(w, "id: a1\nretry: 10\ndata:\n\n") })
+	if _, err := connect(t, y.url, nil).Send(t.Context(), toolCall(`{}`)); counterfoil.CodeOf(err) != counterfoil.CodeUnknownOutcome || len(y.all("GET")) != 0 {
+		t.Errorf("error %v, gone on with %d times", err, len(y.all("GET")))
+	}
 }
 
 // How the revision of a server is found out.
