@@ -124,7 +124,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "database URL, sqlite: or postgres: (default: $COUNTERFOIL_STORE, or the configuration's)")
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
-	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
+	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.serveCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
 		a.tenantCommand(), a.userCommand(), a.keyCommand(), a.secretCommand(), a.tokenCommand(), a.serversCommand(), a.revokeCommand(), a.auditCommand(), a.storeCommand(), a.vaultCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root
 }

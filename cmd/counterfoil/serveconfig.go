@@ -157,15 +157,13 @@ func (c *serveConfig) checkAddress() error {
 	if err != nil {
 		return errors.New("listen must be an address and port, as 127.0.0.1:7374")
 	}
-	ip, err := netip.ParseAddr(host)
-	loopback := host == "localhost" || err == nil && ip.IsLoopback()
 	if c.TLS != nil && (!filepath.IsAbs(c.TLS.Certificate) || !filepath.IsAbs(c.TLS.Key)) {
 		return errors.New("tls needs the absolute paths of a certificate and a key")
 	}
 	if c.TLS != nil && c.TLSTerminated {
 		return errors.New("tls and tlsTerminated contradict each other")
 	}
-	if !loopback && c.TLS == nil && !c.TLSTerminated {
+	if !isLoopbackName(host) && c.TLS == nil && !c.TLSTerminated {
 		return errors.New("listen is not a loopback address: give tls, or say tlsTerminated if a proxy in front ends TLS")
 	}
 	if u.Scheme == "http" && !isLoopbackName(u.Hostname()) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 	"github.com/counterfoil/counterfoil/internal/vault"
@@ -112,4 +113,21 @@ func (x *services) epoch(ctx context.Context, tenant string) (int64, error) {
 		return 0, err
 	}
 	return t.Epoch, nil
+}
+
+// hookSealer seals the secrets of hooks.
+type hookSealer struct{ v *vault.Vault }
+
+func (h hookSealer) label(tenant, id string) vault.Label {
+	return vault.Label{Tenant: tenant, Kind: hooks.SealKind, Name: id, Version: "1"}
+}
+
+// SealHook implements hooks.Sealer.
+func (h hookSealer) SealHook(tenant, id string, plain []byte) ([]byte, error) {
+	return h.v.Seal(h.label(tenant, id), plain)
+}
+
+// OpenHook implements hooks.Sealer.
+func (h hookSealer) OpenHook(tenant, id string, sealed []byte) ([]byte, error) {
+	return h.v.Open(h.label(tenant, id), sealed)
 }
