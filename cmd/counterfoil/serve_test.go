@@ -42,7 +42,7 @@ func serving(t *testing.T, f *fixture) *served {
 		dir := filepath.Join(t.TempDir(), tenant)
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "n.txt"), []byte("of "+tenant), 0o600))
-		lines = append(lines, "- name: notes-"+tenant, fmt.Sprintf("  command: [%q, sample, %q]", built.counterfoil, dir), "  tenants: ["+tenant+"]")
+		lines = append(lines, "- name: notes-"+tenant, fmt.Sprintf("  command: [%q, sample-server, %q]", built.counterfoil, dir), "  tenants: ["+tenant+"]")
 		s.keys[tenant] = s.mint(tenant, "agent", "build", "tools:*", "approvals:read", "receipts:read")
 		f.run("user", "create", "--tenant", tenant, "ada", "--scope", "admin", "--password-file", f.passFile)
 	}

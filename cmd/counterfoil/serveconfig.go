@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,6 +114,9 @@ func (a *app) readServeConfig(path, dir string) (*serveConfig, error) {
 	set := defaultServe()
 	if err := readSettings(path, &set); err != nil {
 		return nil, badConfig(path, err)
+	}
+	if text := os.Getenv(storeVariable); text != "" {
+		set.Store = text
 	}
 	if a.storeURL != "" {
 		set.Store = a.storeURL
