@@ -18,6 +18,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/keystore"
 	"github.com/counterfoil/counterfoil/internal/mcpserver"
@@ -169,10 +170,14 @@ func (x *server) buildDoors() (err error) {
 	if err != nil {
 		return err
 	}
+	repeats, err := idempotency.New(idempotency.Options{Store: s.store, Vault: s.keys.Vault(), Now: time.Now})
+	if err != nil {
+		return err
+	}
 	x.api, err = api.New(api.Options{
 		Authenticator: x.auth, Limiter: x.limiter, Addresses: addresses, Proxies: proxies, Hooks: x.hooks, Tenants: x.tenants,
 		Gate: s.gate, Executions: s.store, Upstreams: x.upstreams, Signer: x.signer, Ring: s.keys.Ring, Audience: s.keys.Audience(),
-		Tokens: x.tokens, Keys: x.services.keys, Users: x.users, Secrets: x.secrets, Directory: x.tenants, Rates: x.limiter, HookBook: x.hooks,
+		Tokens: x.tokens, Keys: x.services.keys, Users: x.users, Secrets: x.secrets, Directory: x.tenants, Rates: x.limiter, HookBook: x.hooks, Repeats: repeats,
 		Scanner: s.gate.Scanner, Logs: s.logs, LogStore: s.store, MCP: x.mcp, URL: c.URL, Version: version(),
 		Hold: c.config.hold, Now: time.Now, Rand: rand.Reader, Logger: s.log,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/idempotency"
 	"github.com/counterfoil/counterfoil/internal/identity"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
 	"github.com/counterfoil/counterfoil/internal/store/postgres"
@@ -31,6 +32,7 @@ type store interface {
 	credential.Store
 	ratelimit.Store
 	hooks.Store
+	idempotency.Store
 	vault.SecretStore
 	vault.Records
 	// Ready writes to the database and reads back what it wrote.
