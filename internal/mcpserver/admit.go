@@ -52,6 +52,7 @@ func refuse(w http.ResponseWriter, e *httpError) {
 	if e.challenge != "" {
 		w.Header().Set("WWW-Authenticate", e.challenge)
 	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(e.status)
 	_, _ = w.Write(jsonrpc.NewError(e.id, jsonrpc.ErrorObject(e.number, e.msg, e.data))) // the client may be gone
 }

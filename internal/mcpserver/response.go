@@ -116,6 +116,7 @@ func (x *response) finish(status int, message []byte) error {
 	}
 	x.w.Header().Set("Content-Type", "application/json")
 	x.w.Header().Set("Cache-Control", "no-store")
+	x.w.Header().Set("X-Content-Type-Options", "nosniff")
 	x.w.WriteHeader(status)
 	return x.put(message)
 }

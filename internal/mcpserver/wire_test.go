@@ -110,8 +110,8 @@ func runWire(t *testing.T, rows map[string]wireRow, well map[string]string, body
 			if got.Status != row.status || !strings.Contains(got.Body, row.part) {
 				t.Errorf("status %d, body %s", got.Status, got.Body)
 			}
-			if n := 0; row.status != 202 && row.status != 204 {
-				if n = got.number(t); n != row.number {
+			if row.status != 202 && row.status != 204 {
+				if n := got.number(t); n != row.number {
 					t.Errorf("error %d, body %s", n, got.Body)
 				}
 			} else if got.Body != "" {

@@ -63,7 +63,7 @@ func stream(w http.ResponseWriter, events ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, e := range events {
 		_, _ = io.WriteString(w, e)
-		w.(http.Flusher).Flush() //nolint:forcetypeassert // the server's own
+		_ = http.NewResponseController(w).Flush()
 	}
 }
 
@@ -265,8 +265,11 @@ func TestHTTP_outcomes(t *testing.T) {
 		"status 500":               {status(500, ``), "unknown"},
 		"status 503 with an error": {status(503, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`), "unknown"},
 		"status 202":               {status(202, ``), "unknown"},
-		"a redirect":               {on(func(w http.ResponseWriter, _ seen) { w.Header().Set("Location", "/elsewhere"); w.WriteHeader(307) }), "unknown"},
-		"another id":               {status(200, `{"jsonrpc":"2.0","id":99,"result":{}}`), "unknown"},
+		"a redirect": {on(func(w http.ResponseWriter, _ seen) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}), "unknown"},
+		"another id": {status(200, `{"jsonrpc":"2.0","id":99,"result":{}}`), "unknown"},
 		"the id as a text": {on(func(w http.ResponseWriter, s seen) {
 			text(w, 200, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s","result":{}}`, s.ID))
 		}), "unknown"},
