@@ -54,7 +54,7 @@ func refuse(w http.ResponseWriter, e *httpError) {
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(e.status)
-	_, _ = w.Write(jsonrpc.NewError(e.id, jsonrpc.ErrorObject(e.number, e.msg, e.data))) // the client may be gone
+	_, _ = w.Write(jsonrpc.NewError(e.id, jsonrpc.ErrorObject(e.number, e.msg, e.data))) //nolint:gosec,nolintlint // JSON, and said to be (found by some runs only); the client may be gone
 }
 
 func notAllowed(w http.ResponseWriter) {
