@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,14 +56,15 @@ described at /docs.`,
 // A server is all that serves.
 type server struct {
 	*services
-	s       *state
-	c       *serveConfig
-	out     *reach.Transport
-	limiter *ratelimit.Limiter
-	hooks   *hooks.Hooks
-	mounts  *mounts
-	mcp     *mcpserver.Handler
-	api     *api.API
+	s         *state
+	c         *serveConfig
+	out       *reach.Transport // to upstreams and issuers
+	callbacks *reach.Transport
+	limiter   *ratelimit.Limiter
+	hooks     *hooks.Hooks
+	mounts    *mounts
+	mcp       *mcpserver.Handler
+	api       *api.API
 }
 
 func (a *app) serve(ctx context.Context, file string) (err error) {
@@ -133,9 +135,17 @@ func (x *server) build(a *app, tenants *tenancy.Directory) (err error) {
 	}); err != nil {
 		return err
 	}
+	// Callbacks of tenants reach nothing private, whatever the server itself may reach.
+	outside, err := reach.NewDialer(reach.DialOptions{})
+	if err != nil {
+		return err
+	}
+	if x.callbacks, err = reach.NewTransport(reach.TransportOptions{Dialer: outside}); err != nil {
+		return err
+	}
 	if x.hooks, err = hooks.New(hooks.Options{
 		Store: s.store, Sealer: hookSealer{s.keys.Vault()}, Names: s.keys.Pseudonyms(), Audience: s.keys.Audience(), Log: s.log, Now: time.Now, Rand: rand.Reader,
-		Lag: epochLag, Handlers: map[string]hooks.Maker{"log": hooks.Log(s.log)}, Transport: x.out,
+		Lag: epochLag, Handlers: map[string]hooks.Maker{"log": hooks.Log(s.log)}, Transport: x.callbacks, CallbackHosts: c.callbacks,
 	}); err != nil {
 		return err
 	}
@@ -157,7 +167,7 @@ func (x *server) tier(ctx context.Context, tenant string) (ratelimit.Tier, error
 func (x *server) buildDoors() (err error) {
 	s, c := x.s, x.c
 	if x.mcp, err = mcpserver.NewHandler(mcpserver.HandlerOptions{
-		Gate: s.gate, Principal: api.PrincipalOf, Upstreams: x.mounts.of, Permit: api.Permit(x.tenants), Hosts: []string{c.host},
+		Gate: s.gate, Principal: api.PrincipalOf, Upstreams: x.mounts.of, Permit: api.Permit(x.tenants), Hosts: []string{c.host}, Run: runOf, SessionKey: s.sessionKey(),
 		Metadata: c.URL + "/.well-known/oauth-protected-resource", Version: version(), Hold: c.config.hold, Now: time.Now, Rand: rand.Reader, Logger: s.log,
 	}); err != nil {
 		return err
@@ -166,7 +176,7 @@ func (x *server) buildDoors() (err error) {
 	if err != nil {
 		return err
 	}
-	proxies, err := ratelimit.ParseProxies(c.TrustedProxies, "X-Forwarded-For")
+	proxies, err := ratelimit.ParseProxies(c.TrustedProxies, forwardedHeader)
 	if err != nil {
 		return err
 	}
@@ -207,6 +217,17 @@ func (x *server) signer(_ context.Context, by *identity.Principal, passphrase cr
 		return nil, api.ErrPassphrase
 	}
 	return key, err
+}
+
+// runOf is the run that a principal's calls over MCP are counted in: what its credential does in a day.
+func runOf(_ context.Context, p *identity.Principal) string {
+	return "mcp/" + p.Credential + "/" + time.Now().UTC().Format(time.DateOnly)
+}
+
+// sessionKey seals the ids of sessions, alike at every replica that has the keys.
+func (s *state) sessionKey() []byte {
+	sum := sha256.Sum256(append([]byte("counterfoil/v1/mcp-session\n"), s.keys.TokenSeed()...))
+	return sum[:]
 }
 
 // offer writes the credential with which the first tenant can be made, if there is none yet. What it has written is removed
@@ -284,5 +305,6 @@ func (x *server) close() error {
 	x.hooks.Close()
 	err := errors.Join(x.limiter.Close(ctx), x.mounts.closeAll())
 	x.out.Close()
+	x.callbacks.Close()
 	return err
 }

@@ -39,6 +39,8 @@ type serveSettings struct {
 	Tier string `json:"tier,omitzero"`
 	// Private are the private ranges that the server may connect to: of upstreams and issuers.
 	Private []string `json:"private,omitzero"`
+	// CallbackHosts are the hosts that tenants' hooks may call.
+	CallbackHosts []string `json:"callbackHosts,omitzero"`
 	// Upstreams are the tool servers behind the gate.
 	Upstreams []upstreamSettings `json:"upstreams"`
 	// Issuers are OpenID Connect issuers whose access tokens count.
@@ -90,12 +92,12 @@ type issuerSettings struct {
 // serveConfig is serveSettings, checked.
 type serveConfig struct {
 	serveSettings
-	config  config
-	host    string // of the URL, with its port if it has one
-	proxies []netip.Prefix
-	private []netip.Prefix
-	mounts  []upstreamConfig
-	issuers []identity.OIDC
+	config    config
+	host      string // of the URL, with its port if it has one
+	private   []netip.Prefix
+	callbacks reach.DomainAllowlist
+	mounts    []upstreamConfig
+	issuers   []identity.OIDC
 }
 
 type upstreamConfig struct {
@@ -181,19 +183,23 @@ func isLoopbackName(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
+// forwardedHeader is where trusted proxies say whose request it is.
+const forwardedHeader = "X-Forwarded-For"
+
 func (c *serveConfig) checkRanges() error {
-	for _, x := range []struct {
-		name string
-		text []string
-		into *[]netip.Prefix
-	}{{"trustedProxies", c.TrustedProxies, &c.proxies}, {"private", c.Private, &c.private}} {
-		for _, s := range x.text {
-			p, err := netip.ParsePrefix(s)
-			if err != nil || p != p.Masked() {
-				return fmt.Errorf("%s: %q is no range, as 10.0.0.0/8", x.name, s)
-			}
-			*x.into = append(*x.into, p)
+	for _, s := range c.Private {
+		p, err := netip.ParsePrefix(s)
+		if err != nil || p != p.Masked() {
+			return fmt.Errorf("private: %q is no range, as 10.0.0.0/8", s)
 		}
+		c.private = append(c.private, p)
+	}
+	if _, err := ratelimit.ParseProxies(c.TrustedProxies, forwardedHeader); err != nil {
+		return fmt.Errorf("trustedProxies: %w", err)
+	}
+	var err error
+	if c.callbacks, err = reach.ParseDomainAllowlist(c.CallbackHosts); err != nil {
+		return fmt.Errorf("callbackHosts: %w", err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (g *Gateway) serverOf(ctx context.Context, c Call) (*server, error) {
 		return nil, err
 	}
 	row := ServerRow{Tenant: c.Tenant, ID: id.String(), Name: printable(c.Upstream.Name()), Identity: identity, SeenAt: g.Now()}
-	s := &server{id: id, sourceID: "stdio/" + id.String()[7:19], name: row.Name, seen: row.SeenAt, row: row}
+	s := &server{id: id, sourceID: "upstream/" + id.String()[7:19], name: row.Name, seen: row.SeenAt, row: row}
 	if c.Method != methodToolsCall {
 		return s, nil
 	}
