@@ -56,6 +56,7 @@ type Options struct {
 	Audience string
 
 	Tokens    *credential.Tokens
+	Bootstrap *credential.Bootstrap
 	Keys      *credential.Keys
 	Users     *credential.Users
 	Secrets   *vault.Secrets

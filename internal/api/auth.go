@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/counterfoil/counterfoil/internal/credential"
+	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
 // login is a tenant, a user and a password, or a refresh credential. What it has is never echoed.
@@ -50,8 +51,33 @@ type refreshBody struct {
 	Refresh string `json:"refresh"`
 }
 
-func (a *API) logout(ctx context.Context, _ *exchange, in refreshBody) (nothing, error) {
-	return nothing{}, a.o.Tokens.End(ctx, credential.NewSecret(in.Refresh))
+// logout ends the refresh credential, and the access token that the request came with. API keys are ended elsewhere.
+func (a *API) logout(ctx context.Context, x *exchange, in refreshBody) (nothing, error) {
+	if err := a.o.Tokens.End(ctx, credential.NewSecret(in.Refresh)); err != nil {
+		return nothing{}, err
+	}
+	if x.r.Header.Get("Authorization") == "" {
+		return nothing{}, nil
+	}
+	return nothing{}, a.o.Authenticator.RevokeCredential(ctx, x.by(), x.principal.Tenant, x.principal.Credential)
+}
+
+// beginning is the one-time credential of a server without tenants, and the first tenant and person.
+type beginning struct {
+	Credential string `json:"credential"`
+	Tenant     string `json:"tenant"`
+	User       string `json:"user"`
+	Password   string `json:"password"`
+}
+
+// bootstrap makes the first tenant and the first person, who governs it and the system.
+func (a *API) bootstrap(ctx context.Context, _ *exchange, in beginning) (userItem, error) {
+	rec, err := tenancy.NewRecord(in.Tenant, tenancy.Settings{}, a.o.Now())
+	if err != nil {
+		return userItem{}, err
+	}
+	return userOf(a.o.Bootstrap.Redeem(ctx, credential.NewSecret(in.Credential), credential.FirstTenant{ID: rec.ID, Created: rec.Created, Body: rec.Body},
+		credential.NewUser{Name: in.User, Password: credential.NewSecret(in.Password)}))
 }
 
 // passwords are the old one and the new.

@@ -19,6 +19,8 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (*identity.Principal, error)
 	// Challenge returns the WWW-Authenticate header's value for a reason, "" for none.
 	Challenge(r identity.Reason, need ...identity.Scope) string
+	// RevokeCredential ends an access token before its time, by its id.
+	RevokeCredential(ctx context.Context, by, tenant, credential string) error
 }
 
 // A Limiter counts requests. An error is a no.

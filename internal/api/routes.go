@@ -36,6 +36,7 @@ func publicRoutes() []route {
 		{method: get, path: "/.well-known/oauth-protected-resource", access: public, summary: "Metadata of the protected resource (RFC 9728)", endpoint: gives((*API).protectedResource)},
 		{method: get, path: "/.well-known/counterfoil/keys.json", access: public, summary: "The public keys that receipts are verified with", endpoint: sends("application/jwk-set+json", (*API).publicKeys)},
 		{method: post, path: "/v1/auth/token", access: public, summary: "Log in, or refresh", endpoint: takes((*API).token)},
+		{method: post, path: "/v1/auth/bootstrap", access: public, summary: "Make the first tenant and person of a server that has none", endpoint: takes((*API).bootstrap).answering(http.StatusCreated)},
 	}
 }
 

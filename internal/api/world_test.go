@@ -196,6 +196,8 @@ func (w *world) credentials() {
 		Store: w.store, Users: w.opts.Users, Issue: w.issuer.Issue, AccessLife: 15 * time.Minute, RefreshLife: 24 * time.Hour,
 	})
 	must(t, err)
+	w.opts.Bootstrap, err = credential.NewBootstrap(w.store, w.opts.Users)
+	must(t, err)
 	w.opts.Secrets, err = vault.NewSecrets(vault.SecretsOptions{
 		Vault: w.keys.Vault(), Store: w.store, Names: names, Audience: audience, Now: w.now, Rand: rand.Reader,
 	})
