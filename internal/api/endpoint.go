@@ -90,9 +90,10 @@ func sends(kind string, f func(a *API, x *exchange) (*reply, error)) endpoint {
 	return endpoint{kind: kind, status: http.StatusOK, serve: f}
 }
 
-// does takes a body of the type of in for an endpoint that reads it itself.
+// taking documents the body of an endpoint that reads it itself.
 func (e endpoint) taking(in reflect.Type) endpoint { e.in = in; return e }
 
+// giving documents the answer of an endpoint that makes it itself.
 func (e endpoint) giving(out reflect.Type) endpoint { e.out = out; return e }
 
 func (e endpoint) answering(status int) endpoint { e.status = status; return e }

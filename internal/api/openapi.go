@@ -43,7 +43,7 @@ func scopesOf(routes []route) []identity.Scope {
 
 // describe writes the OpenAPI 3.1 document of the table.
 func describe(routes []route, url, version string) ([]byte, error) {
-	reg := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	reg := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -63,9 +63,6 @@ func describe(routes []route, url, version string) ([]byte, error) {
 	}
 	return doc.MarshalJSON()
 }
-
-// schemaName is the name of a type, with an upper-case letter first.
-func schemaName(t reflect.Type, hint string) string { return huma.DefaultSchemaNamer(t, hint) }
 
 func operation(r *route, reg huma.Registry) *huma.Operation {
 	op := &huma.Operation{

@@ -15,8 +15,8 @@ import (
 // The limits of connections. What a call may take beyond them is lifted by its handler.
 const (
 	headerTime = 10 * time.Second
-	readTime   = time.Minute     // header and body
-	writeTime  = 5 * time.Minute // from the header's end to the answer's: longer than any call is held
+	readTime   = time.Minute      // header and body
+	writeTime  = 15 * time.Minute // from the header's end to the answer's: longer than a call is held and then runs
 	idleTime   = 2 * time.Minute
 	maxHeader  = 32 << 10
 	maxStreams = 250 // of one HTTP/2 connection

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,22 +35,18 @@ type Tracing struct {
 
 // NewTracing returns tracing. Shutdown must be called in the end. Nothing is sent yet.
 func NewTracing(ctx context.Context, o TracingOptions) (*Tracing, error) {
-	if o.Endpoint == "" || o.Client == nil || !(o.Share >= 0 && o.Share <= 1) {
+	if o.Endpoint == "" || o.Client == nil || math.IsNaN(o.Share) || o.Share < 0 || o.Share > 1 {
 		return nil, errors.New("tracing needs an endpoint, a client, and a share from 0 to 1")
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHTTPClient(o.Client))
 	if err != nil {
 		return nil, err
 	}
-	return newTracing(exporter, o), nil
-}
-
-func newTracing(exporter sdk.SpanExporter, o TracingOptions) *Tracing {
 	p := sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Share))),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "counterfoil"), attribute.String("service.version", o.Version))),
 	)
-	return &Tracing{provider: p, tracer: p.Tracer("counterfoil")}
+	return &Tracing{provider: p, tracer: p.Tracer("counterfoil")}, nil
 }
 
 // Shutdown sends what is left.
