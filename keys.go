@@ -60,7 +60,7 @@ type PublicKey struct {
 	key curveKey
 }
 
-// AllTenants, as a key's only tenant, stands for every tenant: the keys of a gateway that serves many.
+// AllTenants stands for every tenant when it is a key's only one: the keys of a gateway that serves many.
 const AllTenants = "*"
 
 // actsFor reports whether the key is one of the tenant's.

@@ -56,7 +56,7 @@ described at /docs.`,
 // A server is all that serves.
 type server struct {
 	*services
-	s         *state
+	state     *state
 	c         *serveConfig
 	out       *reach.Transport // to upstreams and issuers
 	callbacks *reach.Transport
@@ -81,15 +81,15 @@ func (a *app) serve(ctx context.Context, file string) (err error) {
 	}
 	x := &server{c: c}
 	var tenants *tenancy.Directory
-	x.s, err = a.openWith(ctx, dir, c.config, slog.LevelInfo, func(s *state, g *gateway.Config) {
+	x.state, err = a.openWith(ctx, dir, c.config, slog.LevelInfo, func(s *state, g *gateway.Config) {
 		tenants = s.directory()
 		g.Stands = tenants.Standing
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.s.close()) }()
-	if err := x.s.guard(ctx); err != nil {
+	defer func() { err = errors.Join(err, x.state.close()) }()
+	if err := x.state.guard(ctx); err != nil {
 		return err
 	}
 	if err := x.build(a, tenants); err != nil {
@@ -98,7 +98,7 @@ func (a *app) serve(ctx context.Context, file string) (err error) {
 	defer func() { err = errors.Join(err, x.close()) }()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	duty, err := x.s.serve(ctx, interrupt)
+	duty, err := x.state.serve(ctx, interrupt)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (a *app) serve(ctx context.Context, file string) (err error) {
 
 // build makes the parts of the server, inside out.
 func (x *server) build(a *app, tenants *tenancy.Directory) (err error) {
-	s, c := x.s, x.c
+	s, c := x.state, x.c
 	dialer, err := reach.NewDialer(reach.DialOptions{Private: c.private})
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (x *server) tier(ctx context.Context, tenant string) (ratelimit.Tier, error
 
 // buildDoors makes what requests come through.
 func (x *server) buildDoors() (err error) {
-	s, c := x.s, x.c
+	s, c := x.state, x.c
 	if x.mcp, err = mcpserver.NewHandler(mcpserver.HandlerOptions{
 		Gate: s.gate, Principal: api.PrincipalOf, Upstreams: x.mounts.of, Permit: api.Permit(x.tenants), Hosts: []string{c.host}, Run: runOf, SessionKey: s.sessionKey(),
 		Metadata: c.URL + "/.well-known/oauth-protected-resource", Version: version(), Hold: c.config.hold, Now: time.Now, Rand: rand.Reader, Logger: s.log,
@@ -187,7 +187,7 @@ func (x *server) buildDoors() (err error) {
 	x.api, err = api.New(api.Options{
 		Authenticator: x.auth, Limiter: x.limiter, Addresses: addresses, Proxies: proxies, Hooks: x.hooks, Tenants: x.tenants,
 		Gate: s.gate, Executions: s.store, Upstreams: x.upstreams, Signer: x.signer, Ring: s.keys.Ring, Audience: s.keys.Audience(),
-		Tokens: x.tokens, Keys: x.services.keys, Users: x.users, Secrets: x.secrets, Directory: x.tenants, Rates: x.limiter, HookBook: x.hooks, Repeats: repeats,
+		Bootstrap: x.bootstrap, Tokens: x.tokens, Keys: x.keys, Users: x.users, Secrets: x.secrets, Directory: x.tenants, Rates: x.limiter, HookBook: x.hooks, Repeats: repeats,
 		Scanner: s.gate.Scanner, Logs: s.logs, LogStore: s.store, MCP: x.mcp, URL: c.URL, Version: version(),
 		Hold: c.config.hold, Now: time.Now, Rand: rand.Reader, Logger: s.log,
 	})
@@ -208,11 +208,11 @@ func (x *server) upstreams(ctx context.Context, tenant string) ([]api.Mount, err
 
 // signer opens the approver's key for the person whose it is.
 func (x *server) signer(_ context.Context, by *identity.Principal, passphrase credential.Secret) (counterfoil.Signer, error) {
-	who, err := x.s.keys.Approver()
+	who, err := x.state.keys.Approver()
 	if err != nil || who != by.Actor() {
 		return nil, &counterfoil.Error{Code: counterfoil.CodePolicyDenied, Msg: "you have no key to decide with: counterfoil setup makes one"}
 	}
-	key, err := x.s.keys.Unlock([]byte(passphrase.Reveal()))
+	key, err := x.state.keys.Unlock([]byte(passphrase.Reveal()))
 	if errors.Is(err, keystore.ErrWrongPassphrase) {
 		return nil, api.ErrPassphrase
 	}
@@ -235,7 +235,7 @@ func (s *state) sessionKey() []byte {
 func (x *server) offer(ctx context.Context, a *app) (err error) {
 	var path string
 	until, err := x.bootstrap.Offer(ctx, func(secret credential.Secret) error {
-		f, err := os.CreateTemp(x.s.dir, bootstrapFile+"-") // 0600
+		f, err := os.CreateTemp(x.state.dir, bootstrapFile+"-") // 0600
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (x *server) offer(ctx context.Context, a *app) (err error) {
 func (x *server) listen(ctx context.Context, a *app) error {
 	o := api.ServerOptions{
 		API: x.api, Listen: x.c.Listen, TLSTerminated: x.c.TLSTerminated, Streams: []func(context.Context) error{x.mcp.Shutdown},
-		Grace: drainFor, Logger: x.s.log,
+		Grace: drainFor, Logger: x.state.log,
 	}
 	if x.c.TLS != nil {
 		o.Certificate, o.Key = x.c.TLS.Certificate, x.c.TLS.Key
@@ -287,7 +287,7 @@ func (x *server) serveMetrics(ctx context.Context) (stop func() error, err error
 	if err != nil {
 		return nil, err
 	}
-	h := api.NewMetricsServer(x.api.Metrics(), x.s.log)
+	h := api.NewMetricsServer(x.api.Metrics(), x.state.log)
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(l) }() // waited for by stop
 	return func() error {

@@ -85,11 +85,11 @@ func (s *served) start() (stop func() error) {
 		}
 	})
 	s.await("readiness", func() (string, bool) {
-		r, err := http.Get(s.url + "/readyz") //nolint:noctx // the loop ends
+		r, err := http.Get(s.url + "/readyz")
 		if err != nil {
 			return "", false
 		}
-		defer r.Body.Close()
+		defer r.Body.Close() //nolint:errcheck // read whole
 		return "", r.StatusCode == http.StatusOK
 	})
 	for tenant := range s.keys {
@@ -116,7 +116,7 @@ func (s *served) ask(key, method, path, body string) (int, string) {
 	}
 	r, err := http.DefaultClient.Do(req)
 	must(s.t, err)
-	defer r.Body.Close()
+	defer r.Body.Close() //nolint:errcheck // read whole
 	b, err := io.ReadAll(r.Body)
 	must(s.t, err)
 	return r.StatusCode, string(b)
@@ -175,7 +175,7 @@ func (s *served) walk() {
 	}
 	session, err := s.client(t.Context(), s.keys["acme"])
 	must(t, err)
-	defer session.Close()
+	defer session.Close() //nolint:errcheck // the server ends it too
 	var names []string
 	for tool, err := range session.Tools(t.Context(), nil) {
 		must(t, err)

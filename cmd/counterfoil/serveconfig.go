@@ -102,9 +102,8 @@ type serveConfig struct {
 
 type upstreamConfig struct {
 	upstreamSettings
-	url    reach.URL    // zero for a program
-	sheet  *vault.Sheet // of the values that may have secrets
-	grants []string     // the tenants whose secrets they may be
+	url   reach.URL    // zero for a program
+	sheet *vault.Sheet // of the values that may have secrets
 }
 
 func defaultServe() serveSettings {

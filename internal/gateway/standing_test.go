@@ -16,8 +16,12 @@ func (f *fixture) tenants() (*gate, *tenancy.Directory) {
 	f.t.Helper()
 	var d *tenancy.Directory
 	g := f.open(func(c *gateway.Config) {
+		rows, ok := c.Store.(tenancy.Store)
+		if !ok {
+			f.t.Fatal("the store keeps no tenants")
+		}
 		d = tenancy.New(tenancy.Options{
-			Store: c.Store.(tenancy.Store), Names: f.keys.Pseudonyms(), Audience: f.keys.Audience(), Now: f.clock.now, Rand: rand.Reader, Lag: time.Second, //nolint:forcetypeassert // it is SQLite's
+			Store: rows, Names: f.keys.Pseudonyms(), Audience: f.keys.Audience(), Now: f.clock.now, Rand: rand.Reader, Lag: time.Second,
 		})
 		c.Stands = d.Standing
 	})
