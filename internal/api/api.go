@@ -224,8 +224,9 @@ func (a *API) panicked(x *exchange, rec *recorder, v any) (cut bool) {
 
 // answer passes the gates, serves and sends.
 func (a *API) answer(x *exchange) {
-	reply, err := a.pass(x)
-	if err == nil && reply == nil {
+	var reply *reply
+	err := a.pass(x)
+	if err == nil {
 		reply, err = a.served(x)
 	}
 	if err != nil {
@@ -235,7 +236,7 @@ func (a *API) answer(x *exchange) {
 		return
 	}
 	if reply.deliver == nil {
-		a.send(x, reply)
+		_ = a.send(x, reply) // a caller who has left is nobody's fault
 		return
 	}
 	// The answer counts as delivered if it could be written.
@@ -243,19 +244,18 @@ func (a *API) answer(x *exchange) {
 }
 
 // pass takes the request through the gates that its route has.
-func (a *API) pass(x *exchange) (*reply, error) {
+func (a *API) pass(x *exchange) (err error) {
 	if x.is(open) {
-		var err error
 		x.query, err = readQuery(x.r.URL.RawQuery, x.route.query)
-		return nil, err
+		return err
 	}
 	for _, g := range gates() {
 		if err := g.pass(a, x); err != nil {
 			x.gate = g.name
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // served runs the handler, and the hooks after it.

@@ -45,7 +45,7 @@ func TestRoutes_scopes(t *testing.T) {
 			continue // not mounted here
 		}
 		if l.Public {
-			if l.Method == "GET" {
+			if l.Method == http.MethodGet {
 				w.want(http.StatusOK, method, target(l.Path), "", "")
 			}
 			continue

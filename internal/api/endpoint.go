@@ -96,7 +96,8 @@ func (e endpoint) taking(in reflect.Type) endpoint { e.in = in; return e }
 // giving documents the answer of an endpoint that makes it itself.
 func (e endpoint) giving(out reflect.Type) endpoint { e.out = out; return e }
 
-func (e endpoint) answering(status int) endpoint { e.status = status; return e }
+// creating is for what makes something new.
+func (e endpoint) creating() endpoint { e.status = http.StatusCreated; return e }
 
 func (e endpoint) streaming() endpoint { e.stream = true; return e }
 

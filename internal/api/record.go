@@ -60,7 +60,7 @@ type patient struct {
 // Read reads.
 func (p *patient) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
-	if err == io.EOF && !p.done { //nolint:errorlint // io.Reader's end is this very value
+	if err == io.EOF && !p.done {
 		p.done = true
 		_ = p.control.SetReadDeadline(time.Time{}) // where it can't be set there is none
 	}

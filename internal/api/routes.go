@@ -36,7 +36,7 @@ func publicRoutes() []route {
 		{method: get, path: "/.well-known/oauth-protected-resource", access: public, summary: "Metadata of the protected resource (RFC 9728)", endpoint: gives((*API).protectedResource)},
 		{method: get, path: "/.well-known/counterfoil/keys.json", access: public, summary: "The public keys that receipts are verified with", endpoint: sends("application/jwk-set+json", (*API).publicKeys)},
 		{method: post, path: "/v1/auth/token", access: public, summary: "Log in, or refresh", endpoint: takes((*API).token)},
-		{method: post, path: "/v1/auth/bootstrap", access: public, summary: "Make the first tenant and person of a server that has none", endpoint: takes((*API).bootstrap).answering(http.StatusCreated)},
+		{method: post, path: "/v1/auth/bootstrap", access: public, summary: "Make the first tenant and person of a server that has none", endpoint: takes((*API).bootstrap).creating()},
 	}
 }
 
@@ -74,11 +74,11 @@ func credentialRoutes() []route {
 	return []route{
 		{method: post, path: "/v1/auth/logout", scope: identity.ScopeToolsRead, or: identity.ScopeApprovalsRead, summary: "End a refresh credential and all that followed it", endpoint: takes((*API).logout)},
 		{method: get, path: "/v1/keys", scope: identity.ScopeKeysRead, summary: "API keys: all for an administrator, else one's own", query: paging(), endpoint: gives((*API).keys)},
-		{method: post, path: "/v1/keys", scope: identity.ScopeKeysWrite, summary: "Make an API key; its text is in this answer alone", endpoint: takes((*API).mintKey).answering(http.StatusCreated)},
-		{method: post, path: "/v1/keys/{id}/rotate", scope: identity.ScopeKeysWrite, summary: "Replace an API key", endpoint: takes((*API).rotateKey).answering(http.StatusCreated)},
+		{method: post, path: "/v1/keys", scope: identity.ScopeKeysWrite, summary: "Make an API key; its text is in this answer alone", endpoint: takes((*API).mintKey).creating()},
+		{method: post, path: "/v1/keys/{id}/rotate", scope: identity.ScopeKeysWrite, summary: "Replace an API key", endpoint: takes((*API).rotateKey).creating()},
 		{method: del, path: "/v1/keys/{id}", scope: identity.ScopeKeysWrite, summary: "End an API key at once", endpoint: gives((*API).revokeKey)},
 		{method: get, path: "/v1/users", scope: identity.ScopeUsersWrite, summary: "The people of the tenant", query: paging(), endpoint: gives((*API).users)},
-		{method: post, path: "/v1/users", scope: identity.ScopeUsersWrite, summary: "Make a person who can log in", endpoint: takes((*API).createUser).answering(http.StatusCreated)},
+		{method: post, path: "/v1/users", scope: identity.ScopeUsersWrite, summary: "Make a person who can log in", endpoint: takes((*API).createUser).creating()},
 		{method: put, path: "/v1/users/{name}/rights", scope: identity.ScopeUsersWrite, summary: "Replace a person's scopes and groups", endpoint: takes((*API).setRights)},
 		{method: put, path: "/v1/users/{name}/password", scope: identity.ScopeUsersWrite, summary: "Give a person another password; ends what they were issued", endpoint: takes((*API).setPassword)},
 		{method: post, path: "/v1/users/{name}/disable", scope: identity.ScopeUsersWrite, summary: "Shut a person out at once", endpoint: gives((*API).disableUser)},
@@ -86,7 +86,7 @@ func credentialRoutes() []route {
 		{method: post, path: "/v1/auth/password", scope: identity.ScopeApprovalsRead, or: identity.ScopeToolsRead, summary: "Change one's own password", endpoint: takes((*API).changePassword)},
 		{method: get, path: "/v1/secrets", scope: identity.ScopeSecretsRead, summary: "Names and versions of secrets, never values", query: paging(), endpoint: gives((*API).secrets)},
 		{method: get, path: "/v1/secrets/{name}", scope: identity.ScopeSecretsRead, summary: "The versions of one secret", endpoint: gives((*API).secret)},
-		{method: put, path: "/v1/secrets/{name}", scope: identity.ScopeSecretsWrite, summary: "Keep a secret, as a new version", endpoint: takes((*API).putSecret).answering(http.StatusCreated)},
+		{method: put, path: "/v1/secrets/{name}", scope: identity.ScopeSecretsWrite, summary: "Keep a secret, as a new version", endpoint: takes((*API).putSecret).creating()},
 		{method: del, path: "/v1/secrets/{name}", scope: identity.ScopeSecretsWrite, summary: "Delete a secret, or one version", query: []string{"version"}, endpoint: gives((*API).deleteSecret)},
 	}
 }
@@ -99,7 +99,7 @@ func tenantRoutes() []route {
 		{method: post, path: "/v1/tenant/unfreeze", scope: identity.ScopeTenantAdmin, summary: "Let something go on that another person froze", endpoint: takes((*API).unfreeze)},
 		{method: get, path: "/v1/hooks", scope: identity.ScopeHooksWrite, summary: "The hooks that run for the tenant", endpoint: gives((*API).hooks)},
 		{method: get, path: "/v1/hooks/{id}", scope: identity.ScopeHooksWrite, summary: "One hook", endpoint: gives((*API).hook)},
-		{method: post, path: "/v1/hooks", scope: identity.ScopeHooksWrite, summary: "Define a hook; a callback's secret is in this answer alone", endpoint: takes((*API).createHook).answering(http.StatusCreated)},
+		{method: post, path: "/v1/hooks", scope: identity.ScopeHooksWrite, summary: "Define a hook; a callback's secret is in this answer alone", endpoint: takes((*API).createHook).creating()},
 		{method: put, path: "/v1/hooks/{id}", scope: identity.ScopeHooksWrite, summary: "Change a hook that stands at a version", endpoint: takes((*API).changeHook)},
 		{method: del, path: "/v1/hooks/{id}", scope: identity.ScopeHooksWrite, summary: "Remove a hook", endpoint: gives((*API).deleteHook)},
 		{method: post, path: "/v1/hooks/{id}/rotate", scope: identity.ScopeHooksWrite, summary: "Give a callback another secret", endpoint: takes((*API).rotateHook)},
@@ -110,10 +110,10 @@ func tenantRoutes() []route {
 func systemRoutes() []route {
 	return []route{
 		{method: get, path: "/v1/tenants", scope: identity.ScopeSystemAdmin, summary: "All tenants", query: paging(), endpoint: gives((*API).tenants)},
-		{method: post, path: "/v1/tenants", scope: identity.ScopeSystemAdmin, summary: "Make a tenant", endpoint: takes((*API).createTenant).answering(http.StatusCreated)},
+		{method: post, path: "/v1/tenants", scope: identity.ScopeSystemAdmin, summary: "Make a tenant", endpoint: takes((*API).createTenant).creating()},
 		{method: get, path: "/v1/tenants/{tenant}", scope: identity.ScopeSystemAdmin, summary: "One tenant", endpoint: gives((*API).oneTenant)},
 		{method: put, path: "/v1/tenants/{tenant}", scope: identity.ScopeSystemAdmin, summary: "Replace a tenant's settings", endpoint: takes((*API).configureTenant)},
-		{method: post, path: "/v1/tenants/{tenant}/first-user", scope: identity.ScopeSystemAdmin, summary: "Make the first person of a tenant that has none", endpoint: takes((*API).firstUser).answering(http.StatusCreated)},
+		{method: post, path: "/v1/tenants/{tenant}/first-user", scope: identity.ScopeSystemAdmin, summary: "Make the first person of a tenant that has none", endpoint: takes((*API).firstUser).creating()},
 		{method: get, path: "/v1/admin/rate-limits", scope: identity.ScopeSystemAdmin, summary: "What was used, of all tenants", query: []string{"tenant", "principal", "limit"}, endpoint: gives((*API).quotas)},
 		{method: get, path: "/v1/admin/rate-limits/tiers", scope: identity.ScopeSystemAdmin, summary: "The tiers and their numbers", endpoint: gives((*API).tiers)},
 		{method: get, path: "/v1/admin/rate-limits/{tenant}", scope: identity.ScopeSystemAdmin, summary: "What a tenant's principals have used", query: paging(), endpoint: gives((*API).tenantQuotas)},

@@ -107,7 +107,11 @@ func TestServer_certificate(t *testing.T) {
 		conn, err := d.DialContext(t.Context(), "tcp", r.addr)
 		must(t, err)
 		defer func() { _ = conn.Close() }()
-		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+		c, ok := conn.(*tls.Conn)
+		if !ok {
+			t.Fatal("no TLS")
+		}
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
 	if serial() != 1 {
 		t.Fatal("another certificate")
@@ -147,7 +151,7 @@ func TestServer_stops(t *testing.T) {
 	opened := make(chan struct{}, 50)
 	w := setup(t, func(w *world) {
 		w.opts.MCP = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			rw.WriteHeader(200)
+			rw.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(rw).Flush()
 			opened <- struct{}{}
 			select {
@@ -158,8 +162,7 @@ func TestServer_stops(t *testing.T) {
 		})
 	})
 	readyAtEnd := -1
-	var r *running
-	r = w.serve(api.ServerOptions{Grace: 5 * time.Second, Drain: 100 * time.Millisecond, Streams: []func(context.Context) error{func(context.Context) error {
+	r := w.serve(api.ServerOptions{Grace: 5 * time.Second, Drain: 100 * time.Millisecond, Streams: []func(context.Context) error{func(context.Context) error {
 		readyAtEnd = w.send("GET", "/readyz", "", "").status
 		close(end)
 		return nil
