@@ -38,8 +38,8 @@ func (k *KeyRow) Check() error {
 }
 
 // Check reports what is missing of a user: stores refuse such rows.
-func (u *UserRow) Check() error {
-	if _, ok := parseStored(u.Password); !ok || u.Version < 1 || u.Created.IsZero() || u.Changed.Before(u.Created) {
+func (r *UserRow) Check() error {
+	if _, ok := parseStored(r.Password); !ok || r.Version < 1 || r.Created.IsZero() || r.Changed.Before(r.Created) {
 		return fail("the user is not complete")
 	}
 	return nil
