@@ -167,7 +167,7 @@ func (x *server) tier(ctx context.Context, tenant string) (ratelimit.Tier, error
 func (x *server) buildDoors() (err error) {
 	s, c := x.state, x.c
 	if x.mcp, err = mcpserver.NewHandler(mcpserver.HandlerOptions{
-		Gate: s.gate, Principal: api.PrincipalOf, Upstreams: x.mounts.of, Permit: api.Permit(x.tenants), Hosts: []string{c.host}, Run: runOf, SessionKey: s.sessionKey(),
+		Gate: s.gate, Principal: api.PrincipalOf, Upstreams: x.mounts.of, Permit: api.Permit(x.tenants), Hosts: []string{c.host}, SessionKey: s.sessionKey(),
 		Metadata: c.URL + "/.well-known/oauth-protected-resource", Version: version(), Hold: c.config.hold, Now: time.Now, Rand: rand.Reader, Logger: s.log,
 	}); err != nil {
 		return err
@@ -217,11 +217,6 @@ func (x *server) signer(_ context.Context, by *identity.Principal, passphrase cr
 		return nil, api.ErrPassphrase
 	}
 	return key, err
-}
-
-// runOf is the run that a principal's calls over MCP are counted in: what its credential does in a day.
-func runOf(_ context.Context, p *identity.Principal) string {
-	return "mcp/" + p.Credential + "/" + time.Now().UTC().Format(time.DateOnly)
 }
 
 // sessionKey seals the ids of sessions, alike at every replica that has the keys.

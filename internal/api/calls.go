@@ -74,7 +74,7 @@ func (a *API) call(x *exchange) (*reply, error) {
 		return nil, err
 	}
 	c := gateway.Call{
-		Tenant: x.principal.Tenant, Principal: x.by(), Run: "rest-" + x.principal.Credential, Upstream: m.Upstream,
+		Tenant: x.principal.Tenant, Principal: x.by(), Owner: x.principal.Answers(), Run: x.principal.Run("rest", a.o.Now()), Upstream: m.Upstream,
 		Method: "tools/call", Tool: tool, Arguments: in.Arguments, Hold: hold,
 	}
 	return a.once(ctx, x, name, raw, func() (*reply, error) { return a.do(ctx, x, c) })

@@ -28,6 +28,7 @@ type Approval struct {
 	ID        string
 	Tenant    string
 	Requester string // the principal that proposed the call
+	Owner     string // who answers for it, "" if nobody is told apart
 	Run       string // the run that it was proposed in first
 	State     State
 

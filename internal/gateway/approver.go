@@ -22,7 +22,7 @@ func (g *Gateway) Approval(ctx context.Context, tenant, id string) (Approval, er
 	if err != nil {
 		return a, err
 	}
-	a.UpstreamID, a.Method, a.Definition, a.DefinitionDigest, a.Run = d.UpstreamID, d.Method, d.Definition, d.DefDigest, d.Run
+	a.UpstreamID, a.Method, a.Definition, a.DefinitionDigest, a.Run, a.Owner = d.UpstreamID, d.Method, d.Definition, d.DefDigest, d.Run, d.Owner
 	a.RulesDigest, a.Findings = d.RulesDigest, d.Findings
 	a.Rule = d.Rule
 	if d.Why != "" {
@@ -64,6 +64,9 @@ func (g *Gateway) Approve(ctx context.Context, tenant, id string, signer counter
 	if err != nil {
 		return err
 	}
+	if err := g.separate(row, signer); err != nil {
+		return err
+	}
 	approvalID, err := g.id("approval-")
 	if err != nil {
 		return err
@@ -86,6 +89,19 @@ func (g *Gateway) Approve(ctx context.Context, tenant, id string, signer counter
 		Tenant: tenant, ID: id, To: Approved, Decision: a.Envelope(), By: signer.Public().Owner, Reason: reason, At: now,
 		ExpiresAt: a.ExpiresAt(), Event: e,
 	})
+}
+
+// separate keeps a person from approving what a program of their own proposes. What they propose themselves the boundary
+// refuses.
+func (g *Gateway) separate(row RequestRow, signer counterfoil.Signer) error {
+	d, err := g.openDetails(row)
+	if err != nil {
+		return err
+	}
+	if d.Owner != "" && d.Owner == signer.Public().Owner {
+		return &counterfoil.Error{Code: counterfoil.CodeSelfApproval, Msg: "who proposes this belongs to you: another person has to approve it"}
+	}
+	return nil
 }
 
 // Deny signs a refusal. It is final for the same call for the cool-down.

@@ -10,6 +10,7 @@ import (
 type Call struct {
 	Tenant    string // the tenant whose rules and records apply
 	Principal string // who proposes: "agent:…"
+	Owner     string // the person who answers for it, "person:…", who can't approve what it proposes; "" where nobody is told apart
 	Run       string // the run that budgets are counted in: one wrap process, one server session
 
 	Upstream Upstream

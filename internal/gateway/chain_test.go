@@ -582,3 +582,26 @@ func TestClassify(t *testing.T) {
 	u.redefine(definition("look", "looks"), definition("send", "sends"))
 	g.do(t.Context(), call(u, "look", `{}`, noHold)).want(t, "")
 }
+
+// A person does not approve what a program of theirs proposes; another person's program they do.
+func TestApprove_owner(t *testing.T) {
+	t.Parallel()
+	f, u := setup(t), newUpstream()
+	g := f.open(nil)
+	c := call(u, "send", `{}`, noHold)
+	c.Owner = "person:ada"
+	g.do(t.Context(), c).want(t, gateway.ApprovalPending)
+	id := g.pending()
+	if err := g.Approve(t.Context(), tenant, id, f.key, ""); !errors.Is(err, counterfoil.CodeSelfApproval) {
+		t.Fatalf("approved by its owner: %v", err)
+	}
+	if a := g.state(id); a.State != gateway.Pending || a.Owner != "person:ada" {
+		t.Fatalf("the request is %s, of %q", a.State, a.Owner)
+	}
+	must(t, g.Deny(t.Context(), tenant, id, f.key, ""))
+	c = call(u, "send", `{"n":1}`, noHold)
+	c.Owner = "person:bob"
+	g.do(t.Context(), c).want(t, gateway.ApprovalPending)
+	g.approve(g.pending())
+	g.do(t.Context(), c).want(t, "")
+}

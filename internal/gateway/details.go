@@ -15,6 +15,7 @@ const sealVersion = "1"
 type details struct {
 	Method      string         `json:"method"`
 	Run         string         `json:"run"`
+	Owner       string         `json:"owner,omitzero"`
 	UpstreamID  string         `json:"upstreamId"`
 	Definition  jsontext.Value `json:"definition,omitzero"`
 	DefDigest   string         `json:"definitionDigest"`
@@ -41,7 +42,7 @@ func (g *Gateway) open(tenant, kind, name string, sealed []byte) ([]byte, error)
 
 func (g *Gateway) sealDetails(p *passage, row RequestRow) ([]byte, error) {
 	d := details{
-		Method: p.call.Method, Run: p.call.Run, UpstreamID: p.server.id.String(), DefDigest: p.definition().String(), RulesDigest: g.rules.String(),
+		Method: p.call.Method, Run: p.call.Run, Owner: p.call.Owner, UpstreamID: p.server.id.String(), DefDigest: p.definition().String(), RulesDigest: g.rules.String(),
 		Rule: p.rule, Why: p.why, Findings: p.findings,
 		Policy: p.dry.Policy().Canonical(), DryRun: p.dry.Canonical(), Operation: p.op.Canonical(),
 	}

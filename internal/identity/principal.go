@@ -31,6 +31,14 @@ type Principal struct {
 // Actor returns the name under which the principal proposes and decides, with its kind: two kinds never share one.
 func (p *Principal) Actor() string { return string(p.Kind) + ":" + p.Subject }
 
+// Answers returns the actor's name of the person who answers for the principal.
+func (p *Principal) Answers() string { return string(KindPerson) + ":" + p.Owner }
+
+// Run names the run that the principal's calls through a door are counted in: what its credential does in a day.
+func (p *Principal) Run(door string, now time.Time) string {
+	return door + "/" + p.Credential + "/" + now.UTC().Format(time.DateOnly)
+}
+
 // Check reports what is wrong with a principal, as a coded error: each is of one tenant, has a name, a kind and an owner, and
 // an agent can't decide, nor administer those who do.
 func (p *Principal) Check() error {

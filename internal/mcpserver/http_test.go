@@ -218,7 +218,7 @@ func visit(t *testing.T, e *endpoint, version string) {
 	if p := <-progress; p.Progress != 7 || p.ProgressToken != "tok" {
 		t.Errorf("progress %+v", p)
 	}
-	if got := e.gate.last(); got.Tool != "greet" || got.Tenant != "acme" || got.Principal != "agent:bot" || got.Run != "mcp/key-1" {
+	if got := e.gate.last(); got.Tool != "greet" || got.Tenant != "acme" || got.Principal != "agent:bot" || !strings.HasPrefix(got.Run, "mcp/key-1/") || got.Owner != "person:ann" {
 		t.Errorf("the gate was asked about %+v", got)
 	}
 	resources, err := s.ListResources(t.Context(), nil)

@@ -124,7 +124,7 @@ func (v *visit) call(f *flight, m *jsonrpc.Message) answer {
 			return failed(f.id, refused)
 		}
 	}
-	c.Tenant, c.Principal, c.Run = v.p.Tenant, v.p.Actor(), "mcp/"+v.p.Credential
+	c.Tenant, c.Principal, c.Owner, c.Run = v.p.Tenant, v.p.Actor(), v.p.Answers(), v.p.Run("mcp", v.opts.Now())
 	if v.opts.Run != nil {
 		c.Run = v.opts.Run(f.ctx, v.p)
 	}
