@@ -111,12 +111,29 @@ func hint(err error) string {
 	return ""
 }
 
+// overview is what --help says first: the commands by what they are for, on one screen.
+const overview = `The gate between AI agents and the tools they call.
+
+Usage:
+  counterfoil COMMAND [flags]      counterfoil COMMAND --help says more
+
+  quickstart, demo                 a first look
+  wrap, serve                      put the gate before a tool server, or before many over HTTP
+  setup, console, approvals        enrol as the person who decides, and decide
+  servers, revoke                  say what a server's tools do; end what was approved
+  tenant, user, key, token         govern the tenants of a server, and who gets in
+  secret, vault                    what upstreams are given and no agent sees; the keys for that
+  receipts, audit                  what ran, and the proof of it
+  store, config, version           where the records are; what is in force
+
+Examples:
+  counterfoil setup
+  counterfoil wrap -- npx -y @modelcontextprotocol/server-filesystem ~/notes`
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "counterfoil",
-		Short: "The gate between AI agents and the tools they call",
-		Example: `  counterfoil setup
-  counterfoil wrap -- npx -y @modelcontextprotocol/server-filesystem ~/notes`,
+		Use:          "counterfoil",
+		Short:        "The gate between AI agents and the tools they call",
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -124,6 +141,14 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.storeURL, "store", "", "database URL, sqlite: or postgres: (default: $COUNTERFOIL_STORE, or the configuration's)")
 	root.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON, one document a line")
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // --help says it all
+	helps := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root {
+			helps(cmd, args)
+			return
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nFlags:\n%s", overview, root.LocalFlags().FlagUsages())
+	})
 	root.AddCommand(a.setupCommand(), a.wrapCommand(), a.serveCommand(), a.consoleCommand(), a.approvalsCommand(), a.receiptsCommand(),
 		a.tenantCommand(), a.userCommand(), a.keyCommand(), a.secretCommand(), a.tokenCommand(), a.serversCommand(), a.revokeCommand(), a.auditCommand(), a.storeCommand(), a.vaultCommand(), a.configCommand(), a.demoCommand(), a.quickstartCommand(), a.sampleCommand(), a.versionCommand())
 	return root

@@ -112,6 +112,28 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// Every command is in the overview, and what is there is a command.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	named := map[string]bool{}
+	for line := range strings.Lines(overview) {
+		if names, _, ok := strings.Cut(strings.TrimSpace(line), "   "); ok && strings.HasPrefix(line, "  ") && !strings.HasPrefix(names, "counterfoil") {
+			for name := range strings.SplitSeq(names, ", ") {
+				named[name] = true
+			}
+		}
+	}
+	for _, c := range (&app{}).root().Commands() {
+		if !c.Hidden && !named[c.Name()] {
+			t.Errorf("the overview lacks %s", c.Name())
+		}
+		delete(named, c.Name())
+	}
+	for name := range named {
+		t.Errorf("%s is no command", name)
+	}
+}
+
 func TestSetup_wrongPassphrase(t *testing.T) {
 	t.Parallel()
 	f := setup(t, "hold: 100ms")
