@@ -280,3 +280,26 @@ func TestParseKeyRing_rejects(t *testing.T) {
 		t.Errorf("a key twice: got %v", err)
 	}
 }
+
+func TestPublicKey_MayAct(t *testing.T) {
+	t.Parallel()
+	p := keyParams()
+	p.Role, p.Tenants = counterfoil.RoleReceipt, []string{counterfoil.AllTenants}
+	k := rfcKey(t, p).Public()
+	for name, c := range map[string]struct {
+		tenant string
+		at     time.Time
+		code   counterfoil.Code
+	}{
+		"any tenant": {"acme", now(), ""}, "before it begins": {"acme", now().Add(-time.Millisecond), counterfoil.CodeSignatureInvalid},
+		"at its end": {"acme", expires(), counterfoil.CodeSignatureInvalid},
+	} {
+		if got := counterfoil.CodeOf(k.MayAct(c.tenant, c.at)); got != c.code {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	other := rfcKey(t, keyParams()).Public()
+	if counterfoil.CodeOf(other.MayAct("acme", now())) != counterfoil.CodeSignatureInvalid || other.MayAct("a", now()) != nil {
+		t.Error("a key of two tenants acts for others, or not for its own")
+	}
+}
