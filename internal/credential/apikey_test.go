@@ -21,7 +21,7 @@ import (
 func TestKeys_principal(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	m := r.mint(t, "ada")
+	m := r.mint(t)
 	text := m.Secret.Reveal()
 	if !strings.HasPrefix(text, "cfk_") || len(text) != 47 {
 		t.Fatalf("the text has %d characters", len(text))
@@ -43,7 +43,7 @@ func TestKeys_principal(t *testing.T) {
 func TestKeys_textIsNowhere(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	m := r.mint(t, "ada")
+	m := r.mint(t)
 	text := m.Secret.Reveal()
 	must(t, second(r.keys.Principal(t.Context(), text)))
 	list, err := r.keys.List(t.Context(), person("ada", "keys:read"), "", 10)
@@ -67,7 +67,7 @@ func TestKeys_textIsNowhere(t *testing.T) {
 func TestKeys_expiry(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	m := r.mint(t, "ada")
+	m := r.mint(t)
 	fresh := r.again(t)
 	r.clock.Move(time.Hour - time.Millisecond)
 	must(t, second(r.keys.Principal(t.Context(), m.Secret.Reveal())))
@@ -98,7 +98,7 @@ func TestKeys_never(t *testing.T) {
 func TestKeys_refuses(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	good := r.mint(t, "ada").Secret.Reveal()
+	good := r.mint(t).Secret.Reveal()
 	other := "A"
 	if good[10] == 'A' {
 		other = "B"
@@ -228,7 +228,7 @@ func TestKeys_govern(t *testing.T) {
 		"whoever has no scope":  {person("ada", "tools:*"), -1, counterfoil.CodePolicyDenied},
 		"whoever has no tenant": {of("", person("root", "admin")), -1, counterfoil.CodePolicyDenied},
 	} {
-		m := r.mint(t, "ada")
+		m := r.mint(t)
 		list, err := r.keys.List(t.Context(), c.by, "", 10)
 		if n := len(list); err == nil && n != c.sees || c.sees < 0 && !errors.Is(err, c.want) {
 			t.Fatalf("%s sees %d keys, %v", name, n, err)
@@ -251,7 +251,7 @@ func TestKeys_revoked(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	other := r.again(t)
-	m := r.mint(t, "ada")
+	m := r.mint(t)
 	for _, at := range []*replica{r, other} {
 		must(t, second(at.keys.Principal(t.Context(), m.Secret.Reveal())))
 	}
@@ -265,7 +265,7 @@ func TestKeys_rotate(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	ada := person("ada", "keys:*", "tools:read")
-	old := r.mint(t, "ada")
+	old := r.mint(t)
 	must(t, second(r.keys.Principal(t.Context(), old.Secret.Reveal())))
 	life := credential.Lifetime{For: 2 * time.Hour}
 	for name, c := range map[string]struct {
@@ -359,7 +359,7 @@ func TestKeys_revokedAtOnce(t *testing.T) {
 			return second(keys.Rotate(t.Context(), ada, id, credential.Lifetime{For: time.Hour}, 0))
 		},
 	} {
-		m := r.mint(t, "ada")
+		m := r.mint(t)
 		must(t, second(keys.Principal(t.Context(), m.Secret.Reveal())))
 		must(t, end(m.Key.ID))
 		_, err := keys.Principal(t.Context(), m.Secret.Reveal())

@@ -176,11 +176,11 @@ func wantCode(t testing.TB, what string, err error, want counterfoil.Code) {
 	}
 }
 
-// mint makes a key of acme for an agent of the owner's.
-func (r *replica) mint(t testing.TB, owner string) *credential.Minted {
+// mint makes a key of acme for an agent of Ada's.
+func (r *replica) mint(t testing.TB) *credential.Minted {
 	t.Helper()
-	m, err := r.keys.Mint(t.Context(), person(owner, "keys:*", "tools:read"), credential.Mint{
-		Subject: "bot-of-" + owner, Kind: identity.KindAgent, Scopes: []string{"tools:read"}, Life: credential.Lifetime{For: time.Hour},
+	m, err := r.keys.Mint(t.Context(), person("ada", "keys:*", "tools:read"), credential.Mint{
+		Subject: "bot-of-ada", Kind: identity.KindAgent, Scopes: []string{"tools:read"}, Life: credential.Lifetime{For: time.Hour},
 	})
 	must(t, err)
 	return m
