@@ -139,7 +139,7 @@ func (d *Decision) Verify(ring *KeyRing, p DecisionParams) error {
 	if err != nil {
 		return err
 	}
-	return key.mayAct(d.tenant, d.at)
+	return key.MayAct(d.tenant, d.at)
 }
 
 // signer returns the key of the ring that signed, which is its approver's.

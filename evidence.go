@@ -95,11 +95,7 @@ func VerifyEvidence(recorded, definition, record []byte) (*Evidence, error) {
 
 // toolDefinition takes the name out of a tool's definition.
 func toolDefinition(definition []byte) (name string, d Digest, err error) {
-	c, err := Canonicalize(definition)
-	var r *reader
-	if err == nil {
-		r, err = newSignedReader(c, argumentLimits())
-	}
+	r, err := newReaderBy(definition, argumentLimits(), numbersRounded)
 	if err != nil {
 		return "", Digest{}, err
 	}
@@ -113,7 +109,7 @@ func toolDefinition(definition []byte) (name string, d Digest, err error) {
 			r.fail(r.root(), `the member "name" is missing`)
 		}
 	}
-	return name, digest(domainToolDef, c), r.err
+	return name, digest(domainToolDef, r.b), r.err
 }
 
 func parseDiscovery(b []byte) (*discovery, error) {

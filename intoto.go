@@ -122,7 +122,7 @@ func (s *Statement) Verify(ring *KeyRing) error {
 	if err != nil {
 		return err
 	}
-	return key.mayAct(s.receipt.tenant, s.receipt.issued)
+	return key.MayAct(s.receipt.tenant, s.receipt.issued)
 }
 
 // ReceiptDigest returns the digest of the receipt that the statement is about.

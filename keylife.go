@@ -1,8 +1,6 @@
 package counterfoil
 
-import (
-	"time"
-)
+import "time"
 
 // A RevocationReason says why a key was revoked. The zero reason is none.
 type RevocationReason string
@@ -30,9 +28,10 @@ func (v *Revocation) check() string {
 	return ""
 }
 
-// mayAct returns an error unless the key may act in tenant at t. A signature of a compromised key proves nothing about when
+// MayAct returns an error unless the key may act in tenant at t, as far as the key itself says: its tenants, its window, and that
+// it was not revoked. The role is for the caller to ask about. A signature of a compromised key proves nothing about when
 // it was made: it is refused at every instant, because only the place of the signed document in a log could show it.
-func (k *PublicKey) mayAct(tenant string, t time.Time) error {
+func (k *PublicKey) MayAct(tenant string, t time.Time) error {
 	if v := k.Revoked; v != nil {
 		switch {
 		case v.Why != RevokedSuperseded:
@@ -47,12 +46,8 @@ func (k *PublicKey) mayAct(tenant string, t time.Time) error {
 	return nil
 }
 
-// MayAct returns an error unless what the key signs for the tenant at t counts, as far as the key itself says: its tenants, its
-// window, and that it was not revoked. The role is for the caller to ask about.
-func (k *PublicKey) MayAct(tenant string, t time.Time) error { return k.mayAct(tenant, t) }
-
 // validAt reports whether the key may act in tenant at t.
-func (k *PublicKey) validAt(tenant string, t time.Time) bool { return k.mayAct(tenant, t) == nil }
+func (k *PublicKey) validAt(tenant string, t time.Time) bool { return k.MayAct(tenant, t) == nil }
 
 // until returns the instant from which on the key no longer acts, zero for none.
 func (k *PublicKey) until() time.Time {

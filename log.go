@@ -219,7 +219,7 @@ func (c *Checkpoint) Verify(ring *KeyRing, audience, tenant string, from time.Ti
 		return err
 	}
 	for _, k := range keys {
-		if err = k.mayAct(tenant, k.from(from)); err == nil {
+		if err = k.MayAct(tenant, k.from(from)); err == nil {
 			return nil
 		}
 	}

@@ -244,10 +244,10 @@ func (h *history) allows(dry *DryRun, a *Approval, keys []PublicKey) error {
 	return nil
 }
 
-// mayAct is PublicKey.mayAct for what the use rests on, or what the log itself is made of.
+// mayAct is PublicKey.MayAct for what the use rests on, or what the log itself is made of.
 func (h *history) mayAct(k *PublicKey, tenant string, t time.Time) error {
 	if h == nil {
-		return k.mayAct(tenant, t)
+		return k.MayAct(tenant, t)
 	}
 	return h.mayActAt(k, tenant, t, h.started)
 }
@@ -258,7 +258,7 @@ func (h *history) mayAct(k *PublicKey, tenant string, t time.Time) error {
 func (h *history) mayActAt(k *PublicKey, tenant string, t time.Time, leaf int64) error {
 	v := k.Revoked
 	if v == nil || v.Why != RevokedCompromised {
-		return k.mayAct(tenant, t)
+		return k.MayAct(tenant, t)
 	}
 	shown := false
 	switch k.Role {
@@ -271,9 +271,9 @@ func (h *history) mayActAt(k *PublicKey, tenant string, t time.Time, leaf int64)
 	case RoleWitness, RoleToken:
 	}
 	if !shown {
-		return k.mayAct(tenant, t)
+		return k.MayAct(tenant, t)
 	}
 	c := k.clone()
 	c.Revoked = nil
-	return c.mayAct(tenant, t)
+	return c.MayAct(tenant, t)
 }

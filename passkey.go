@@ -122,13 +122,8 @@ func (p *Passkey) verify(k curveKey, m Message, s signature) string {
 // browsers add some on purpose (WebAuthn, section 5.8.1); a name that stands twice is not.
 func (p *Passkey) checkClientData(b []byte, challenge [32]byte) string {
 	const form = "the client data has another form"
-	lim := limits{bytes: maxClientData, nodes: 256, depth: 8, width: 64}
-	canon, err := canonicalize(b, lim, numbersRounded)
-	var r *reader
-	if err == nil {
-		r, err = newSignedReader(canon, lim)
-	}
-	if err != nil || canon[0] != '{' {
+	r, err := newReaderBy(b, limits{bytes: maxClientData, nodes: 256, depth: 8, width: 64}, numbersRounded)
+	if err != nil || r.b[0] != '{' {
 		return form
 	}
 	var typ, given, origin string

@@ -37,8 +37,11 @@ type reader struct {
 }
 
 // newReader reads a document that need not be in canonical form.
-func newReader(b []byte, lim limits) (*reader, error) {
-	c, err := canonicalize(b, lim, numbersExact)
+func newReader(b []byte, lim limits) (*reader, error) { return newReaderBy(b, lim, numbersExact) }
+
+// newReaderBy does so under a rule for numbers.
+func newReaderBy(b []byte, lim limits, rule numberRule) (*reader, error) {
+	c, err := canonicalize(b, lim, rule)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (r *Receipt) issue(ctx context.Context, dry *DryRun, a *Approval, c *Consum
 		return err
 	}
 	// A key that has ended while the tool ran would make a receipt that never verifies. The host settles with another.
-	if err := key.mayAct(r.tenant, at); err != nil {
+	if err := key.MayAct(r.tenant, at); err != nil {
 		return err
 	}
 	if r.env, err = seal(ctx, typeReceipt, r.encode(), RoleReceipt, signer, key); err != nil {

@@ -50,13 +50,7 @@ func (m *mounts) closeAll() error {
 func (a *app) openMounts(s *state, c *serveConfig, secrets *vault.Secrets, out *reach.Transport) (*mounts, error) {
 	m := &mounts{}
 	for _, u := range c.mounts {
-		open := a.program
-		if u.URL != "" {
-			open = func(s *state, u upstreamConfig, secrets *vault.Secrets) (mount, error) {
-				return remote(s, u, secrets, out)
-			}
-		}
-		x, err := open(s, u, secrets)
+		x, err := a.openMount(s, u, secrets, out)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the upstream %q: %w", u.Name, err), m.closeAll())
 		}
@@ -64,6 +58,21 @@ func (a *app) openMounts(s *state, c *serveConfig, secrets *vault.Secrets, out *
 	}
 	return m, nil
 }
+
+func (a *app) openMount(s *state, u upstreamConfig, secrets *vault.Secrets, out *reach.Transport) (mount, error) {
+	t, err := u.target()
+	if err != nil {
+		return mount{}, err
+	}
+	fill := func(ctx context.Context) (*vault.Filled, error) { return secrets.Fill(ctx, u.sheet, t) } // with the secrets of now
+	if u.URL != "" {
+		return remote(s, u, fill, out)
+	}
+	return a.program(s, u, fill)
+}
+
+// A filler fills in an upstream's settings.
+type filler func(context.Context) (*vault.Filled, error)
 
 // target says where the upstream's secrets go: to the places where the operator named them, and nowhere else.
 func (u *upstreamConfig) target() (vault.Target, error) {
@@ -85,22 +94,13 @@ func (u *upstreamConfig) target() (vault.Target, error) {
 	return t, nil
 }
 
-// fill puts the secrets of now into the upstream's settings.
-func (u *upstreamConfig) fill(ctx context.Context, secrets *vault.Secrets) (*vault.Filled, error) {
-	t, err := u.target()
-	if err != nil {
-		return nil, err
-	}
-	return secrets.Fill(ctx, u.sheet, t)
-}
-
 // remote is an upstream at a URL.
-func remote(s *state, u upstreamConfig, secrets *vault.Secrets, out *reach.Transport) (mount, error) {
+func remote(s *state, u upstreamConfig, fill filler, out *reach.Transport) (mount, error) {
 	client := out.Client(reach.ClientOptions{Domains: reach.Only(u.url), MaxBody: -1, Timeout: -1}) // the upstream counts, and the call ends
 	c, err := upstream.NewHTTP(upstream.HTTPOptions{
 		Name: u.Name, URL: u.URL, Headers: u.sheet.Canonical(), Version: version(), Now: time.Now, Logger: s.log,
 		Ready: func(ctx context.Context) (upstream.Ready, error) {
-			f, err := u.fill(ctx, secrets)
+			f, err := fill(ctx)
 			if err != nil {
 				return upstream.Ready{}, err
 			}
@@ -119,7 +119,7 @@ func remote(s *state, u upstreamConfig, secrets *vault.Secrets, out *reach.Trans
 }
 
 // program is an upstream that is started here.
-func (a *app) program(s *state, u upstreamConfig, secrets *vault.Secrets) (mount, error) {
+func (a *app) program(s *state, u upstreamConfig, fill filler) (mount, error) {
 	if u.Dir == "" {
 		u.Dir = s.dir
 	}
@@ -132,7 +132,7 @@ func (a *app) program(s *state, u upstreamConfig, secrets *vault.Secrets) (mount
 		return mount{}, err
 	}
 	p := &restarted{name: u.Name, identity: identity, log: s.log, start: func(ctx context.Context) (*upstream.Conn, error) {
-		f, err := u.fill(ctx, secrets)
+		f, err := fill(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -145,25 +145,9 @@ func (a *app) program(s *state, u upstreamConfig, secrets *vault.Secrets) (mount
 			}
 			env = append(env, n+"="+v)
 		}
-		return a.startProgram(s, u.Command, u.Dir, env)
+		return a.startProgram(context.Background(), s, u.Command, u.Dir, env) // it outlives the call that it is started for
 	}}
 	return mount{u, p, p.Close}, nil
-}
-
-func (a *app) startProgram(s *state, argv []string, dir string, env []string) (*upstream.Conn, error) {
-	o := upstream.Options{Argv: argv, Dir: dir, Env: env, Stderr: a.err, Logger: s.log}
-	if upstream.Supervises() {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		o.Supervisor = []string{self, superviseCommand}
-	}
-	p, err := upstream.Start(context.Background(), o) // it outlives the call that it was started for
-	if err != nil {
-		return nil, err
-	}
-	return upstream.NewConn(p, upstream.ConnOptions{Logger: s.log}), nil
 }
 
 // restarted is a program that is started when it is needed, and again when it has ended. A call under way when it ends is not

@@ -127,7 +127,7 @@ func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 	if !w.noConsole {
 		duty.work.Go(func() { s.serveConsole(duty.ctx) })
 	}
-	conn, err := a.startUpstream(duty.ctx, s, w)
+	conn, err := a.startProgram(duty.ctx, s, w.argv, w.dir, nil)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,9 @@ func (a *app) wrap(ctx context.Context, s *state, w *wrapFlags) (err error) {
 	return err
 }
 
-func (a *app) startUpstream(ctx context.Context, s *state, w *wrapFlags) (*upstream.Conn, error) {
-	o := upstream.Options{Argv: w.argv, Dir: w.dir, Stderr: a.err, Logger: s.log}
+// startProgram starts a tool server. env is its whole environment; nil hands on our own.
+func (a *app) startProgram(ctx context.Context, s *state, argv []string, dir string, env []string) (*upstream.Conn, error) {
+	o := upstream.Options{Argv: argv, Dir: dir, Env: env, Stderr: a.err, Logger: s.log}
 	if upstream.Supervises() {
 		self, err := os.Executable()
 		if err != nil {

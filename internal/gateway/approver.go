@@ -60,11 +60,11 @@ const maxReason = 1000
 // Approve signs an approval of exactly what the request holds. It runs nothing: the call that waits, or its identical
 // retry, does.
 func (g *Gateway) Approve(ctx context.Context, tenant, id string, signer counterfoil.Signer, reason string) error {
-	row, dry, err := g.pending(ctx, tenant, id, reason)
+	row, d, dry, err := g.pending(ctx, tenant, id, reason)
 	if err != nil {
 		return err
 	}
-	if err := g.separate(row, signer); err != nil {
+	if err := d.separate(signer); err != nil {
 		return err
 	}
 	approvalID, err := g.id("approval-")
@@ -93,11 +93,7 @@ func (g *Gateway) Approve(ctx context.Context, tenant, id string, signer counter
 
 // separate keeps a person from approving what a program of their own proposes. What they propose themselves the boundary
 // refuses.
-func (g *Gateway) separate(row RequestRow, signer counterfoil.Signer) error {
-	d, err := g.openDetails(row)
-	if err != nil {
-		return err
-	}
+func (d *details) separate(signer counterfoil.Signer) error {
 	if d.Owner != "" && d.Owner == signer.Public().Owner {
 		return &counterfoil.Error{Code: counterfoil.CodeSelfApproval, Msg: "who proposes this belongs to you: another person has to approve it"}
 	}
@@ -106,7 +102,7 @@ func (g *Gateway) separate(row RequestRow, signer counterfoil.Signer) error {
 
 // Deny signs a refusal. It is final for the same call for the cool-down.
 func (g *Gateway) Deny(ctx context.Context, tenant, id string, signer counterfoil.Signer, reason string) error {
-	row, dry, err := g.pending(ctx, tenant, id, reason)
+	row, _, dry, err := g.pending(ctx, tenant, id, reason)
 	if err != nil {
 		return err
 	}
@@ -127,23 +123,22 @@ func (g *Gateway) Deny(ctx context.Context, tenant, id string, signer counterfoi
 	return g.rule(ctx, Ruling{Tenant: tenant, ID: id, To: Denied, Decision: d.Envelope(), By: d.Approver(), Reason: reason, At: now, Event: e})
 }
 
-func (g *Gateway) pending(ctx context.Context, tenant, id, reason string) (RequestRow, *counterfoil.DryRun, error) {
+// pending returns a request that can still be decided, with what it holds.
+func (g *Gateway) pending(ctx context.Context, tenant, id, reason string) (row RequestRow, d details, dry *counterfoil.DryRun, err error) {
 	if len(reason) > maxReason {
-		return RequestRow{}, nil, &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Path: "/reason", Msg: "the reason is longer than 1000 bytes"}
+		return row, d, nil, &counterfoil.Error{Code: counterfoil.CodeInvalidInput, Path: "/reason", Msg: "the reason is longer than 1000 bytes"}
 	}
-	row, err := g.Store.Request(ctx, tenant, id)
-	if err != nil {
-		return row, nil, err
+	if row, err = g.Store.Request(ctx, tenant, id); err != nil {
+		return row, d, nil, err
 	}
 	if row.State != Pending {
-		return row, nil, &ConflictError{State: row.State}
+		return row, d, nil, &ConflictError{State: row.State}
 	}
-	d, err := g.openDetails(row)
-	if err != nil {
-		return row, nil, err
+	if d, err = g.openDetails(row); err != nil {
+		return row, d, nil, err
 	}
-	dry, _, err := d.documents()
-	return row, dry, err
+	dry, _, err = d.documents()
+	return row, d, dry, err
 }
 
 func (g *Gateway) rule(ctx context.Context, r Ruling) error {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
-	"github.com/counterfoil/counterfoil/internal/identity"
 )
 
 // Options are what a Directory is made of. Every field is required.
@@ -239,13 +238,4 @@ func (d *Directory) Standing(ctx context.Context, c gateway.Standing) ([]gateway
 		return nil, &counterfoil.Error{Code: counterfoil.CodePolicyDenied, Msg: "the " + string(f.Kind) + " is frozen"}
 	}
 	return []gateway.Mark{{Name: MarkEpoch, Value: t.Epoch}}, nil
-}
-
-// Lists returns what the tenant denies and asks about.
-func (d *Directory) Lists(ctx context.Context, id string) (denied, asked identity.Scopes, err error) {
-	t, err := d.Get(ctx, id)
-	if err != nil {
-		return identity.Scopes{}, identity.Scopes{}, err
-	}
-	return t.Denied, t.Asked, nil
 }
