@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // A head is the newest event of a tenant's log, locked. The zero head is that of an empty log.
@@ -64,7 +65,7 @@ func (t *tx) lock(b *pgx.Batch, tenants []string) {
 			var tenant string
 			var sequence, at int64
 			_, err := pgx.ForEachRow(rows, []any{&tenant, &sequence, &at}, func() error {
-				t.heads[tenant] = &head{sequence: sequence, at: instant(at)}
+				t.heads[tenant] = &head{sequence: sequence, at: rowscan.Instant(at)}
 				return nil
 			})
 			if err != nil {
@@ -130,7 +131,7 @@ func (t *tx) append(tenant string, e counterfoil.Event, at time.Time) error {
 	leaf := counterfoil.LeafHash(body)
 	r := &t.events
 	r.tenant, r.phase, r.execution = append(r.tenant, tenant), append(r.phase, string(e.Phase())), append(r.execution, e.ExecutionID())
-	r.sequence, r.at = append(r.sequence, h.sequence), append(r.at, millis(at))
+	r.sequence, r.at = append(r.sequence, h.sequence), append(r.at, rowscan.Millis(at))
 	r.leaf, r.body = append(r.leaf, leaf[:]), append(r.body, body)
 	return nil
 }
@@ -164,7 +165,7 @@ func (t *tx) queueEvents() {
 	var sequences, ats []int64
 	for tenant, h := range t.heads {
 		if h.moved {
-			tenants, sequences, ats = append(tenants, tenant), append(sequences, h.sequence), append(ats, millis(h.at))
+			tenants, sequences, ats = append(tenants, tenant), append(sequences, h.sequence), append(ats, rowscan.Millis(h.at))
 		}
 	}
 	t.exactly(len(tenants), `UPDATE logs SET sequence = k.sequence, at = k.at

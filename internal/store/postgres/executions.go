@@ -3,9 +3,8 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 const selectExecution = `SELECT e.tenant, e.id, e.request, e.started, coalesce(r.outcome, ''), e.step,
@@ -14,13 +13,13 @@ const selectExecution = `SELECT e.tenant, e.id, e.request, e.started, coalesce(r
 	LEFT JOIN policies p ON p.sha256 = e.policy
 	LEFT JOIN receipts r ON r.tenant = e.tenant AND r.sequence = e.sequence`
 
-func scanExecution(r pgx.CollectableRow) (gateway.Execution, error) {
+func scanExecution(r rowscan.Scanner) (gateway.Execution, error) {
 	var x gateway.Execution
 	var started int64
 	var step string
 	err := r.Scan(&x.Tenant, &x.ID, &x.Request, &started, &x.Outcome, &step,
 		&x.Approval, &x.DryRun, &x.Policy, &x.Operation, &x.Consumption, &x.Receipt)
-	x.StartedAt = instant(started)
+	x.StartedAt = rowscan.Instant(started)
 	x.Describe(step)
 	return x, err
 }
@@ -37,7 +36,7 @@ func (s *Store) Executions(ctx context.Context, tenant, after string, limit int)
 		return nil, err
 	}
 	return list(ctx, s, selectExecution+` WHERE e.tenant = $1 AND e.sequence < $2 ORDER BY e.sequence DESC LIMIT $3`,
-		[]any{tenant, before, page(limit)}, func(r pgx.CollectableRow) (gateway.Execution, error) {
+		[]any{tenant, before, page(limit)}, func(r rowscan.Scanner) (gateway.Execution, error) {
 			x, err := scanExecution(r)
 			x.Approval, x.DryRun, x.Policy, x.Operation, x.Consumption, x.Receipt = nil, nil, nil, nil, nil, nil
 			return x, err

@@ -4,22 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
-const selectHook = `SELECT tenant, id, phase, version, body, secret FROM hooks WHERE tenant = $1`
-
-func scanHook(r pgx.CollectableRow) (hooks.Row, error) {
-	var x hooks.Row
-	var phase string
-	err := r.Scan(&x.Tenant, &x.ID, &phase, &x.Version, &x.Body, &x.Secret)
-	x.Phase = hooks.Phase(phase)
-	return x, err
-}
+const selectHook = `SELECT ` + rowscan.HookColumns + ` FROM hooks WHERE tenant = $1`
 
 // wholeHook refuses a row that can't be stored, or whose event is another tenant's.
 func (s *Store) wholeHook(ctx context.Context, r *hooks.Row, e counterfoil.Event) error {
@@ -61,7 +52,7 @@ func orNull(b []byte) any {
 
 // Hook implements hooks.Store.
 func (s *Store) Hook(ctx context.Context, tenant, id string) (hooks.Row, error) {
-	x, err := one(list(ctx, s, selectHook+` AND id = $2`, []any{tenant, id}, scanHook))
+	x, err := one(list(ctx, s, selectHook+` AND id = $2`, []any{tenant, id}, rowscan.Hook))
 	if errors.Is(err, gateway.ErrNotFound) {
 		return hooks.Row{}, hooks.ErrNotFound
 	} else if err != nil {
@@ -72,7 +63,7 @@ func (s *Store) Hook(ctx context.Context, tenant, id string) (hooks.Row, error) 
 
 // Hooks implements hooks.Store.
 func (s *Store) Hooks(ctx context.Context, tenant string) ([]hooks.Row, error) {
-	return list(ctx, s, selectHook+` ORDER BY id`, []any{tenant}, scanHook)
+	return list(ctx, s, selectHook+` ORDER BY id`, []any{tenant}, rowscan.Hook)
 }
 
 // ChangeHook implements hooks.Store.

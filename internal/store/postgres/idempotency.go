@@ -5,24 +5,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/idempotency"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 var _ idempotency.Store = (*Store)(nil)
 
-const selectKey = `SELECT tenant, id, principal, body, running, answer, until FROM idempotency WHERE tenant = $1 AND id = $2 FOR UPDATE`
-
-func scanIdempotency(r pgx.CollectableRow) (idempotency.Row, error) {
-	var x idempotency.Row
-	var until int64
-	err := r.Scan(&x.Tenant, &x.ID, &x.Principal, &x.Body, &x.Running, &x.Answer, &until)
-	x.Until = instant(until)
-	return x, err
-}
+const selectKey = `SELECT ` + rowscan.RepeatColumns + ` FROM idempotency WHERE tenant = $1 AND id = $2 FOR UPDATE`
 
 // BeginKey implements idempotency.Store. Of several that insert one key at once, the others wait for the first and then find
 // its row.
@@ -44,23 +35,23 @@ func (s *Store) BeginKey(ctx context.Context, r idempotency.Row, now time.Time, 
 }
 
 func (t *tx) beginKey(r idempotency.Row, now time.Time, most int) (row idempotency.Row, mine bool, err error) {
-	if _, err := t.exec(`DELETE FROM idempotency WHERE tenant = $1 AND principal = $2 AND until <= $3`, r.Tenant, r.Principal, millis(now)); err != nil {
+	if _, err := t.exec(`DELETE FROM idempotency WHERE tenant = $1 AND principal = $2 AND until <= $3`, r.Tenant, r.Principal, rowscan.Millis(now)); err != nil {
 		return row, false, err
 	}
 	n, err := t.exec(`INSERT INTO idempotency (tenant, id, principal, body, running, until) SELECT $1, $2, $3, $4, true, $5
 		WHERE (SELECT count(*) FROM idempotency WHERE tenant = $1 AND principal = $3) < $6 ON CONFLICT DO NOTHING`,
-		r.Tenant, r.ID, r.Principal, r.Body, millis(r.Until), most)
+		r.Tenant, r.ID, r.Principal, r.Body, rowscan.Millis(r.Until), most)
 	if err != nil {
 		return row, false, err
 	}
 	if n == 0 {
 		n, err = t.exec(`UPDATE idempotency SET running = true, until = $4 WHERE tenant = $1 AND id = $2 AND body = $3 AND NOT running AND answer IS NULL`,
-			r.Tenant, r.ID, r.Body, millis(r.Until))
+			r.Tenant, r.ID, r.Body, rowscan.Millis(r.Until))
 		if err != nil {
 			return row, false, err
 		}
 	}
-	row, err = one(rows(t, selectKey, []any{r.Tenant, r.ID}, scanIdempotency))
+	row, err = one(rows(t, selectKey, []any{r.Tenant, r.ID}, rowscan.Repeat))
 	if errors.Is(err, gateway.ErrNotFound) {
 		return row, false, idempotency.ErrTooMany
 	}

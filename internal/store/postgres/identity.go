@@ -8,6 +8,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) RevokeCredential(ctx context.Context, r identity.Revocation, e c
 	return s.transactIn(ctx, r.Tenant, func(t *tx) error {
 		n, err := t.exec(`INSERT INTO revoked_credentials AS had (tenant, kind, name, at, until) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (tenant, kind, name) DO UPDATE SET at = excluded.at, until = excluded.until
-			WHERE had.kind = 'subject' AND excluded.at > had.at`, r.Tenant, kind, name, millis(r.At), millis(r.Until))
+			WHERE had.kind = 'subject' AND excluded.at > had.at`, r.Tenant, kind, name, rowscan.Millis(r.At), rowscan.Millis(r.Until))
 		if err != nil || n == 0 {
 			return err // nothing but an error, or it is revoked already
 		}
@@ -37,7 +38,7 @@ func (s *Store) RevokeCredential(ctx context.Context, r identity.Revocation, e c
 			return fail(counterfoil.CodeUnavailable, "the tenant's log is not there; nothing was recorded", nil)
 		}
 		if _, err := t.exec(`DELETE FROM revoked_credentials WHERE tenant = $1 AND until <= least($2::bigint, $3::bigint)`,
-			r.Tenant, millis(r.At), millis(log.at)); err != nil {
+			r.Tenant, rowscan.Millis(r.At), rowscan.Millis(log.at)); err != nil {
 			return err
 		}
 		if _, err := t.exec(`UPDATE marks SET value = value + 1 WHERE tenant = $1 AND name = $2`, r.Tenant, tenancy.MarkEpoch); err != nil {
@@ -55,6 +56,6 @@ func (s *Store) CredentialRevoked(ctx context.Context, tenant, credential, subje
 	var revoked bool
 	err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM revoked_credentials WHERE tenant = $1
 		AND (kind = 'credential' AND name = $2 OR kind = 'subject' AND name = $3 AND at >= $4))`,
-		[]any{tenant, credential, subject, millis(issued)}, &revoked)
+		[]any{tenant, credential, subject, rowscan.Millis(issued)}, &revoked)
 	return revoked, err
 }

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
 const selectState = `SELECT l.tenant, l.sequence, coalesce(c.size, 0), c.note FROM logs l LEFT JOIN checkpoints c ON c.tenant = l.tenant`
 
-func scanState(r pgx.CollectableRow) (translog.State, error) {
+func scanState(r rowscan.Scanner) (translog.State, error) {
 	var x translog.State
 	err := r.Scan(&x.Tenant, &x.Size, &x.Published, &x.Note)
 	return x, err
@@ -67,12 +66,12 @@ func (s *Store) Log(ctx context.Context, tenant string) (translog.State, error) 
 	return x, nil
 }
 
-func scanEvent(r pgx.CollectableRow, more func(*translog.Event) []any) (translog.Event, error) {
+func scanEvent(r rowscan.Scanner, more func(*translog.Event) []any) (translog.Event, error) {
 	var e translog.Event
 	var at int64
 	var leaf []byte
 	err := r.Scan(append([]any{&e.Sequence, &at, &leaf}, more(&e)...)...)
-	e.At = instant(at)
+	e.At = rowscan.Instant(at)
 	copy(e.Leaf[:], leaf)
 	return e, err
 }
@@ -80,7 +79,7 @@ func scanEvent(r pgx.CollectableRow, more func(*translog.Event) []any) (translog
 // Events implements translog.Store.
 func (s *Store) Events(ctx context.Context, tenant string, after int64, limit int) ([]translog.Event, error) {
 	return list(ctx, s, `SELECT sequence, at, leaf, body FROM events WHERE tenant = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`,
-		[]any{tenant, after, page(limit)}, func(r pgx.CollectableRow) (translog.Event, error) {
+		[]any{tenant, after, page(limit)}, func(r rowscan.Scanner) (translog.Event, error) {
 			return scanEvent(r, func(e *translog.Event) []any { return []any{&e.Body} })
 		})
 }
@@ -88,7 +87,7 @@ func (s *Store) Events(ctx context.Context, tenant string, after int64, limit in
 // Leaves implements translog.Store.
 func (s *Store) Leaves(ctx context.Context, tenant string, after int64, limit int) ([]translog.Event, error) {
 	return list(ctx, s, `SELECT sequence, at, leaf FROM events WHERE tenant = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`,
-		[]any{tenant, after, page(limit)}, func(r pgx.CollectableRow) (translog.Event, error) {
+		[]any{tenant, after, page(limit)}, func(r rowscan.Scanner) (translog.Event, error) {
 			return scanEvent(r, func(*translog.Event) []any { return nil })
 		})
 }
@@ -163,7 +162,7 @@ func (s *Store) Tiles(ctx context.Context, tenant string, ids []translog.TileID)
 	return list(ctx, s, `SELECT t.level, t.index, t.hashes
 		FROM unnest($2::bigint[], $3::bigint[]) WITH ORDINALITY AS k (level, index, n)
 		JOIN tiles t ON t.tenant = $1 AND t.level = k.level AND t.index = k.index ORDER BY k.n`,
-		[]any{tenant, levels, indexes}, func(r pgx.CollectableRow) (translog.Tile, error) {
+		[]any{tenant, levels, indexes}, func(r rowscan.Scanner) (translog.Tile, error) {
 			var x translog.Tile
 			err := r.Scan(&x.Level, &x.Index, &x.Hashes)
 			return x, err
@@ -196,7 +195,7 @@ func (t *tx) retire(tenant string, before, now time.Time, limit int) (int64, err
 	}
 	to := min(size, from+int64(limit))
 	emptied, err := t.exec(`UPDATE events SET body = NULL WHERE tenant = $1 AND sequence > $2 AND sequence <= $3 AND at < $4`,
-		tenant, from, to, millis(before))
+		tenant, from, to, rowscan.Millis(before))
 	if err != nil {
 		return 0, err
 	}
@@ -209,7 +208,7 @@ func (t *tx) retire(tenant string, before, now time.Time, limit int) (int64, err
 		emptied AS (UPDATE executions e SET approved = NULL, dry_run = NULL, policy = NULL, operation = NULL
 			FROM gone WHERE e.tenant = gone.tenant AND e.sequence = gone.sequence)
 		UPDATE receipts r SET body = NULL FROM gone WHERE r.tenant = gone.tenant AND r.sequence = gone.sequence`,
-		tenant, millis(before), millis(now)); err != nil {
+		tenant, rowscan.Millis(before), rowscan.Millis(now)); err != nil {
 		return 0, err
 	}
 	return emptied, nil

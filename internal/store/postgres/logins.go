@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/credential"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
@@ -36,15 +35,15 @@ func (s *Store) ChangeTallies(ctx context.Context, keys []credential.Hash, now t
 		for i := range tallies {
 			x := &tallies[i]
 			rows.failures = append(rows.failures, x.Failures)
-			rows.last, rows.until = append(rows.last, millis(x.Last)), append(rows.until, millis(x.Until))
-			rows.known, rows.forget = append(rows.known, millis(x.Known)), append(rows.forget, millis(x.Forget))
+			rows.last, rows.until = append(rows.last, rowscan.Millis(x.Last)), append(rows.until, rowscan.Millis(x.Until))
+			rows.known, rows.forget = append(rows.known, rowscan.Millis(x.Known)), append(rows.forget, rowscan.Millis(x.Forget))
 		}
 		t.later(`UPDATE login_tallies l SET failures = n.failures, last = n.last, until = n.until, known = n.known, forget = n.forget
 			FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
 			AS n (key, failures, last, until, known, forget) WHERE l.key = n.key`,
 			rows.keys, rows.failures, rows.last, rows.until, rows.known, rows.forget)
 		t.later(`DELETE FROM login_tallies WHERE key IN (SELECT key FROM login_tallies WHERE forget <= $1
-			ORDER BY forget LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(now), maxForgotten)
+			ORDER BY forget LIMIT $2 FOR UPDATE SKIP LOCKED)`, rowscan.Millis(now), maxForgotten)
 		return nil
 	})
 }
@@ -63,13 +62,13 @@ func (t *tx) tallies(keys []credential.Hash, all [][]byte) ([]credential.Tally, 
 	found, err := rows(t, `INSERT INTO login_tallies AS l (key, failures, last, until, known, forget)
 		SELECT k, 0, 0, 0, 0, 0 FROM unnest($1::bytea[]) AS k ORDER BY k
 		ON CONFLICT (key) DO UPDATE SET forget = l.forget RETURNING key, failures, last, until, known, forget`, []any{all},
-		func(r pgx.CollectableRow) (keyed, error) {
+		func(r rowscan.Scanner) (keyed, error) {
 			var x keyed
 			var key []byte
 			var last, until, known, forget int64
 			err := r.Scan(&key, &x.Failures, &last, &until, &known, &forget)
 			copy(x.key[:], key)
-			x.Last, x.Until, x.Known, x.Forget = instant(last), instant(until), instant(known), instant(forget)
+			x.Last, x.Until, x.Known, x.Forget = rowscan.Instant(last), rowscan.Instant(until), rowscan.Instant(known), rowscan.Instant(forget)
 			return x, err
 		})
 	if err != nil {
@@ -89,7 +88,7 @@ func (t *tx) tallies(keys []credential.Hash, all [][]byte) ([]credential.Tally, 
 // BootstrapOpen implements credential.BootstrapStore.
 func (s *Store) BootstrapOpen(ctx context.Context, now time.Time) (bool, error) {
 	var open bool
-	err := s.get(ctx, `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND NOT EXISTS (SELECT 1 FROM bootstrap WHERE expires > $1)`, []any{millis(now)}, &open)
+	err := s.get(ctx, `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND NOT EXISTS (SELECT 1 FROM bootstrap WHERE expires > $1)`, []any{rowscan.Millis(now)}, &open)
 	return open && err == nil, err
 }
 
@@ -101,7 +100,7 @@ func (s *Store) OfferBootstrap(ctx context.Context, h credential.Hash, now, unti
 	var n int64
 	err := s.transact(ctx, nil, func(t *tx) (err error) {
 		n, err = t.exec(`INSERT INTO bootstrap AS had (id, hash, expires) SELECT 1, $1::bytea, $2::bigint WHERE NOT EXISTS (SELECT 1 FROM tenants)
-			ON CONFLICT (id) DO UPDATE SET hash = excluded.hash, expires = excluded.expires WHERE had.expires <= $3`, h[:], millis(until), millis(now))
+			ON CONFLICT (id) DO UPDATE SET hash = excluded.hash, expires = excluded.expires WHERE had.expires <= $3`, h[:], rowscan.Millis(until), rowscan.Millis(now))
 		return err
 	})
 	return err == nil && n == 1, err
@@ -112,7 +111,7 @@ const goodBootstrap = `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND EXISTS (SEL
 // BootstrapGood implements credential.BootstrapStore.
 func (s *Store) BootstrapGood(ctx context.Context, h credential.Hash, now time.Time) (bool, error) {
 	var good bool
-	err := s.get(ctx, goodBootstrap, []any{h[:], millis(now)}, &good)
+	err := s.get(ctx, goodBootstrap, []any{h[:], rowscan.Millis(now)}, &good)
 	return good && err == nil, err
 }
 
@@ -134,7 +133,7 @@ func (s *Store) RedeemBootstrap(ctx context.Context, h credential.Hash, now time
 		return credential.ErrNotFound
 	}
 	return s.transactIn(ctx, f.ID, func(t *tx) error {
-		n, err := t.exec(`DELETE FROM bootstrap WHERE hash = $1 AND expires > $2 AND NOT EXISTS (SELECT 1 FROM tenants)`, h[:], millis(now))
+		n, err := t.exec(`DELETE FROM bootstrap WHERE hash = $1 AND expires > $2 AND NOT EXISTS (SELECT 1 FROM tenants)`, h[:], rowscan.Millis(now))
 		if err != nil {
 			return err
 		}
@@ -142,7 +141,7 @@ func (s *Store) RedeemBootstrap(ctx context.Context, h credential.Hash, now time
 			return credential.ErrNotFound
 		}
 		// Another tenant that is being made at the same moment is not seen: only whoever governs the system makes one.
-		if _, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES ($1, $2, $3)`, f.ID, millis(f.Created), f.Body); err != nil {
+		if _, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES ($1, $2, $3)`, f.ID, rowscan.Millis(f.Created), f.Body); err != nil {
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO marks (tenant, name, value) VALUES ($1, $2, 1)`, f.ID, tenancy.MarkEpoch); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // migrate brings the schema to the current number, in one transaction, and checks whose it is. Replicas that start at the
@@ -58,7 +59,7 @@ func migrateOnce(ctx context.Context, conn *pgx.Conn, schema string, o Options) 
 	}
 	if have == 0 {
 		_, err = tx.Exec(ctx, `INSERT INTO store (id, schema, audience, created, probe) VALUES (1, $1, $2, $3, 0)`,
-			len(steps), o.Audience, millis(o.Now()))
+			len(steps), o.Audience, rowscan.Millis(o.Now()))
 	} else {
 		_, err = tx.Exec(ctx, `UPDATE store SET schema = $1 WHERE id = 1`, len(steps))
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
@@ -211,12 +212,12 @@ func (s *Store) reading(ctx context.Context, query func(ctx context.Context) err
 }
 
 // list reads all rows of a query, which must be bounded.
-func list[T any](ctx context.Context, s *Store, query string, args []any, scan func(pgx.CollectableRow) (T, error)) ([]T, error) {
+func list[T any](ctx context.Context, s *Store, query string, args []any, scan func(rowscan.Scanner) (T, error)) ([]T, error) {
 	var out []T
 	err := s.reading(ctx, func(ctx context.Context) error {
 		rows, err := s.pool.Query(ctx, query, args...)
 		if err == nil {
-			out, err = pgx.CollectRows(rows, scan)
+			out, err = pgx.CollectRows(rows, collectable(scan))
 		}
 		return err
 	})
@@ -233,18 +234,3 @@ func list[T any](ctx context.Context, s *Store, query string, args []any, scan f
 const maxPage = 1000
 
 func page(limit int) int { return max(0, min(limit, maxPage)) }
-
-// millis is how times are stored: milliseconds since 1970, 0 for none.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}

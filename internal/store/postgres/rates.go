@@ -10,6 +10,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 var _ ratelimit.Store = (*Store)(nil)
@@ -95,7 +96,7 @@ func (s *Store) writeRates(ctx context.Context, c *pgx.Conn, keys []ratelimit.Ke
 	for i, r := range rows {
 		if len(r.State) > 0 {
 			out.add(keys[i])
-			until, states = append(until, millis(r.Until)), append(states, r.State)
+			until, states = append(until, rowscan.Millis(r.Until)), append(states, r.State)
 		}
 	}
 	if err := s.fault(ending); err != nil {
@@ -156,25 +157,16 @@ func (s *Store) looseTransactOnce(ctx context.Context, f func(context.Context, *
 
 const selectRates = `SELECT tenant, principal, kind, tool, until, state FROM rates WHERE kind = 'request' AND state <> '' `
 
-func scanRate(r pgx.CollectableRow) (ratelimit.Row, error) {
-	var x ratelimit.Row
-	var kind string
-	var until int64
-	err := r.Scan(&x.Key.Tenant, &x.Key.Principal, &kind, &x.Key.Tool, &until, &x.State)
-	x.Key.Kind, x.Until = ratelimit.Kind(kind), instant(until)
-	return x, err
-}
-
 // Rates implements ratelimit.Store.
 func (s *Store) Rates(ctx context.Context, after ratelimit.Subject, limit int) ([]ratelimit.Row, error) {
 	return list(ctx, s, selectRates+`AND (tenant, principal) > ($1, $2) ORDER BY tenant, principal LIMIT $3`,
-		[]any{after.Tenant, after.Principal, page(limit)}, scanRate)
+		[]any{after.Tenant, after.Principal, page(limit)}, rowscan.Rate)
 }
 
 // TenantRates implements ratelimit.Store.
 func (s *Store) TenantRates(ctx context.Context, tenant, after string, limit int) ([]ratelimit.Row, error) {
 	return list(ctx, s, selectRates+`AND tenant = $1 AND principal > $2 ORDER BY principal LIMIT $3`,
-		[]any{tenant, after, page(limit)}, scanRate)
+		[]any{tenant, after, page(limit)}, rowscan.Rate)
 }
 
 // ForgetRates implements ratelimit.Store.
@@ -189,7 +181,7 @@ func (s *Store) ForgetRates(ctx context.Context, tenant string) error {
 func (s *Store) ExpireRates(ctx context.Context, now time.Time) error {
 	return s.transact(ctx, nil, func(t *tx) error {
 		_, err := t.exec(`DELETE FROM rates WHERE until <= $1 AND (tenant, principal, kind, tool) IN (
-			SELECT tenant, principal, kind, tool FROM rates WHERE until <= $1 FOR UPDATE SKIP LOCKED)`, millis(now))
+			SELECT tenant, principal, kind, tool FROM rates WHERE until <= $1 FOR UPDATE SKIP LOCKED)`, rowscan.Millis(now))
 		return err
 	})
 }

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // requestColumns are a request's, without the sealed ones.
@@ -18,23 +17,23 @@ const requestColumns = `tenant, id, requester, key, state, answered, upstream, t
 
 const selectRequest = `SELECT ` + requestColumns + `, details, answer FROM requests`
 
-func scanRequest(r pgx.CollectableRow) (gateway.RequestRow, error) {
+func scanRequest(r rowscan.Scanner) (gateway.RequestRow, error) {
 	return scanRequestRow(r, func(x *gateway.RequestRow) []any { return []any{&x.Details, &x.Answer} })
 }
 
 // scanListed reads a request without what is sealed.
-func scanListed(r pgx.CollectableRow) (gateway.RequestRow, error) {
+func scanListed(r rowscan.Scanner) (gateway.RequestRow, error) {
 	return scanRequestRow(r, func(*gateway.RequestRow) []any { return nil })
 }
 
-func scanRequestRow(r pgx.CollectableRow, more func(*gateway.RequestRow) []any) (gateway.RequestRow, error) {
+func scanRequestRow(r rowscan.Scanner, more func(*gateway.RequestRow) []any) (gateway.RequestRow, error) {
 	var x gateway.RequestRow
 	var state string
 	var created, expires, decided, keep int64
 	err := r.Scan(append([]any{&x.Tenant, &x.ID, &x.Requester, &x.Key, &state, &x.Answered, &x.Upstream, &x.Tool, &x.Effect, &created, &expires,
 		&x.Decision, &x.DecidedBy, &decided, &x.Reason, &x.Cause, &x.Execution, &x.Outcome, &x.Delivered, &keep}, more(&x)...)...)
 	x.State = gateway.State(state)
-	x.CreatedAt, x.ExpiresAt, x.DecidedAt, x.KeepUntil = instant(created), instant(expires), instant(decided), instant(keep)
+	x.CreatedAt, x.ExpiresAt, x.DecidedAt, x.KeepUntil = rowscan.Instant(created), rowscan.Instant(expires), rowscan.Instant(decided), rowscan.Instant(keep)
 	return x, err
 }
 
@@ -120,7 +119,7 @@ func (t *tx) attach(a gateway.Attachment) (gateway.RequestRow, error) {
 	}
 	row = gateway.RequestRow{
 		Tenant: n.Tenant, ID: n.ID, Requester: n.Requester, Key: n.Key, State: gateway.Pending, Upstream: n.Upstream, Tool: n.Tool,
-		Effect: n.Effect, Details: n.Details, CreatedAt: instant(millis(n.CreatedAt)), ExpiresAt: instant(millis(n.ExpiresAt)),
+		Effect: n.Effect, Details: n.Details, CreatedAt: rowscan.Instant(rowscan.Millis(n.CreatedAt)), ExpiresAt: rowscan.Instant(rowscan.Millis(n.ExpiresAt)),
 	}
 	return row, t.countIn(row, a.Waiter)
 }
@@ -164,8 +163,8 @@ func (t *tx) insertRequest(a gateway.Attachment) error {
 	made, err := t.exec(`INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, details, created, expires)
 		SELECT $1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10
 		WHERE (SELECT count(*) FROM requests WHERE tenant = $1 AND state = 'pending' AND expires > $11) < $12`,
-		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, millis(n.CreatedAt), millis(n.ExpiresAt),
-		millis(a.Now), a.Cap)
+		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, rowscan.Millis(n.CreatedAt), rowscan.Millis(n.ExpiresAt),
+		rowscan.Millis(a.Now), a.Cap)
 	if err == nil && made == 0 {
 		return gateway.ErrTooMany
 	}

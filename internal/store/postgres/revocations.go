@@ -6,10 +6,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Revoke implements gateway.Revocations.
@@ -21,7 +20,7 @@ func (s *Store) Revoke(ctx context.Context, tenant string, subject counterfoil.D
 		return err
 	}
 	return s.transactIn(ctx, tenant, func(t *tx) error {
-		before, err := rows(t, selectRevocations, []any{tenant, subject[:]}, pgx.RowTo[[]byte])
+		before, err := rows(t, selectRevocations, []any{tenant, subject[:]}, rowscan.One[[]byte])
 		if err != nil {
 			return err
 		}
@@ -40,7 +39,7 @@ const selectRevocations = `SELECT decision FROM revocations WHERE tenant = $1 AN
 
 // Revocations implements gateway.Revocations.
 func (s *Store) Revocations(ctx context.Context, tenant string, subject counterfoil.Digest) ([][]byte, error) {
-	return list(ctx, s, selectRevocations, []any{tenant, subject[:]}, pgx.RowTo[[]byte])
+	return list(ctx, s, selectRevocations, []any{tenant, subject[:]}, rowscan.One[[]byte])
 }
 
 // Mark implements gateway.Marks.

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Rule implements gateway.Rulings.
@@ -27,7 +26,7 @@ func (s *Store) Rule(ctx context.Context, r gateway.Ruling) error {
 		n, err := t.exec(`UPDATE requests SET state = $1, decision = $2, decided_by = $3, decided = $4, reason = $5,
 			expires = CASE $1 WHEN 'approved' THEN $6 ELSE expires END
 			WHERE tenant = $7 AND id = $8 AND state = 'pending' AND expires > $4`,
-			string(r.To), r.Decision, r.By, millis(r.At), r.Reason, millis(r.ExpiresAt), r.Tenant, r.ID)
+			string(r.To), r.Decision, r.By, rowscan.Millis(r.At), r.Reason, rowscan.Millis(r.ExpiresAt), r.Tenant, r.ID)
 		if err != nil {
 			return err
 		}
@@ -110,7 +109,7 @@ const keptLonger = 60_000
 func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow, error) {
 	due, err := list(ctx, s, `SELECT tenant, id FROM ((SELECT tenant, id FROM requests WHERE state IN ('pending', 'approved') AND expires <= $1
 			ORDER BY expires LIMIT $2) UNION (SELECT tenant, request FROM waiters WHERE `+dead+` LIMIT $2)) AS due ORDER BY tenant, id LIMIT $2`,
-		[]any{millis(now), maxPage}, scanName)
+		[]any{rowscan.Millis(now), maxPage}, scanName)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +118,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 		err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE answer IS NOT NULL AND keep_until <= $1)
 			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= $1)
 			OR EXISTS (SELECT 1 FROM logs l WHERE EXISTS (SELECT 1 FROM once o WHERE o.tenant = l.tenant AND o.until <= l.at - $2))
-			OR EXISTS (SELECT 1 FROM processes WHERE until <= `+clock+` - 3600000)`, []any{millis(now), keptLonger}, &litter)
+			OR EXISTS (SELECT 1 FROM processes WHERE until <= `+clock+` - 3600000)`, []any{rowscan.Millis(now), keptLonger}, &litter)
 		if err != nil || !litter {
 			return nil, err
 		}
@@ -139,7 +138,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 	return moved, nil
 }
 
-func scanName(r pgx.CollectableRow) (name, error) {
+func scanName(r rowscan.Scanner) (name, error) {
 	var k name
 	err := r.Scan(&k.tenant, &k.name)
 	return k, err
@@ -177,8 +176,8 @@ func (t *tx) sweep(now time.Time, due []name) ([]gateway.RequestRow, error) {
 		query string
 		args  []any
 	}{
-		{`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= $1`, []any{millis(now)}},
-		{`DELETE FROM secrets WHERE expires <= $1`, []any{millis(now)}},
+		{`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= $1`, []any{rowscan.Millis(now)}},
+		{`DELETE FROM secrets WHERE expires <= $1`, []any{rowscan.Millis(now)}},
 		{`DELETE FROM once USING logs l WHERE once.tenant = l.tenant AND once.until <= l.at - $1`, []any{keptLonger}},
 		{`DELETE FROM processes WHERE until <= ` + clock + ` - 3600000`, nil},
 	} {

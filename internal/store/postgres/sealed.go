@@ -6,11 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/idempotency"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -48,7 +47,7 @@ func (s *Store) Sealed(ctx context.Context, except, from string, limit int) (vau
 	found, err := list(ctx, s, `SELECT tenant, `+p.number+`, `+p.title+`, `+p.version+`,
 			CASE WHEN substring(`+p.column+` FROM 1 FOR $3) <> $4 THEN `+p.column+` END
 		FROM `+p.table+` WHERE (tenant, `+p.number+`) > ($1, $2) ORDER BY tenant, `+p.number+` LIMIT $5`,
-		[]any{tenant, number, len(prefix), prefix, limit}, func(r pgx.CollectableRow) (vault.SealedRow, error) {
+		[]any{tenant, number, len(prefix), prefix, limit}, func(r rowscan.Scanner) (vault.SealedRow, error) {
 			x := vault.SealedRow{Place: p.name, Label: vault.Label{Kind: p.kind}}
 			err := r.Scan(&x.Label.Tenant, &x.Number, &x.Label.Name, &x.Label.Version, &x.Sealed)
 			return x, err
@@ -120,17 +119,9 @@ func (t *tx) reseal(r vault.Resealed) (int64, error) {
 	return 0, fail(counterfoil.CodeInvalidInput, "there is no such place of sealed values", nil)
 }
 
-func scanVaultKey(r pgx.CollectableRow) (vault.KeyRecord, error) {
-	var x vault.KeyRecord
-	var created int64
-	err := r.Scan(&x.ID, &x.Proof, &created)
-	x.Created = instant(created)
-	return x, err
-}
-
 // VaultKeys implements vault.Records.
 func (s *Store) VaultKeys(ctx context.Context) ([]vault.KeyRecord, error) {
-	return list(ctx, s, `SELECT id, proof, created FROM vault_keys ORDER BY number`, nil, scanVaultKey)
+	return list(ctx, s, `SELECT id, proof, created FROM vault_keys ORDER BY number`, nil, rowscan.VaultKey)
 }
 
 // AddVaultKey implements vault.Records.
@@ -139,7 +130,7 @@ func (s *Store) AddVaultKey(ctx context.Context, r vault.KeyRecord) error {
 		return err
 	}
 	return s.transact(ctx, nil, func(t *tx) error {
-		_, err := t.exec(`INSERT INTO vault_keys (id, proof, created) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.ID, r.Proof, millis(r.Created))
+		_, err := t.exec(`INSERT INTO vault_keys (id, proof, created) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.ID, r.Proof, rowscan.Millis(r.Created))
 		return err
 	})
 }

@@ -4,30 +4,21 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
-const selectServer = `SELECT tenant, id, name, identity, tools, pins, classes, decision, seen FROM servers`
-
-func scanServer(r pgx.CollectableRow) (gateway.ServerRow, error) {
-	var x gateway.ServerRow
-	var seen int64
-	err := r.Scan(&x.Tenant, &x.ID, &x.Name, &x.Identity, &x.Tools, &x.Pins, &x.Classes, &x.Decision, &seen)
-	x.SeenAt = instant(seen)
-	return x, err
-}
+const selectServer = `SELECT ` + rowscan.ServerColumns + ` FROM servers`
 
 // Server implements gateway.Servers.
 func (s *Store) Server(ctx context.Context, tenant, id string) (gateway.ServerRow, error) {
-	return one(list(ctx, s, selectServer+` WHERE tenant = $1 AND id = $2`, []any{tenant, id}, scanServer))
+	return one(list(ctx, s, selectServer+` WHERE tenant = $1 AND id = $2`, []any{tenant, id}, rowscan.Server))
 }
 
 // Servers implements gateway.Servers. The newest seen comes first.
 func (s *Store) Servers(ctx context.Context, tenant string) ([]gateway.ServerRow, error) {
-	return list(ctx, s, selectServer+` WHERE tenant = $1 ORDER BY seen DESC, id LIMIT $2`, []any{tenant, maxPage}, scanServer)
+	return list(ctx, s, selectServer+` WHERE tenant = $1 ORDER BY seen DESC, id LIMIT $2`, []any{tenant, maxPage}, rowscan.Server)
 }
 
 // SeeServer implements gateway.Servers.
@@ -56,10 +47,10 @@ func (t *tx) see(row gateway.ServerRow) (gateway.ServerRow, error) {
 		return row, err
 	}
 	if _, err := t.exec(`INSERT INTO servers (tenant, id, name, identity, tools, pins, seen) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT DO NOTHING`, row.Tenant, row.ID, row.Name, row.Identity, row.Tools, pins, millis(row.SeenAt)); err != nil {
+		ON CONFLICT DO NOTHING`, row.Tenant, row.ID, row.Name, row.Identity, row.Tools, pins, rowscan.Millis(row.SeenAt)); err != nil {
 		return row, err
 	}
-	known, err := one(rows(t, selectServer+` WHERE tenant = $1 AND id = $2 FOR UPDATE`, []any{row.Tenant, row.ID}, scanServer))
+	known, err := one(rows(t, selectServer+` WHERE tenant = $1 AND id = $2 FOR UPDATE`, []any{row.Tenant, row.ID}, rowscan.Server))
 	if err != nil {
 		return row, err
 	}
@@ -67,10 +58,10 @@ func (t *tx) see(row gateway.ServerRow) (gateway.ServerRow, error) {
 		return row, err
 	}
 	if _, err := t.exec(`UPDATE servers SET name = $3, tools = $4, pins = $5, seen = $6 WHERE tenant = $1 AND id = $2`,
-		row.Tenant, row.ID, row.Name, row.Tools, pins, millis(row.SeenAt)); err != nil {
+		row.Tenant, row.ID, row.Name, row.Tools, pins, rowscan.Millis(row.SeenAt)); err != nil {
 		return row, err
 	}
-	known.Name, known.Tools, known.Pins, known.SeenAt = row.Name, row.Tools, pins, instant(millis(row.SeenAt))
+	known.Name, known.Tools, known.Pins, known.SeenAt = row.Name, row.Tools, pins, rowscan.Instant(rowscan.Millis(row.SeenAt))
 	return known, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // A settlement is a receipt to be recorded.
@@ -92,12 +93,12 @@ func (o *settlement) first(v *view, x *execution) (bool, error) {
 	}
 	if o.st.Request != "" {
 		if q := v.requests[name{r.Tenant(), o.st.Request}]; q.state == gateway.Spent && q.execution == r.ID() {
-			q.outcome, q.answer, q.keep, q.settled = string(r.Outcome()), o.st.Answer, millis(o.st.KeepUntil), true
+			q.outcome, q.answer, q.keep, q.settled = string(r.Outcome()), o.st.Answer, rowscan.Millis(o.st.KeepUntil), true
 		}
 	}
 	w := &v.settled
 	w.tenant, w.sequence, w.outcome = append(w.tenant, x.tenant), append(w.sequence, x.sequence), append(w.outcome, x.outcome)
-	w.completed, w.digest, w.body = append(w.completed, millis(r.CompletedAt())), append(w.digest, x.receipt), append(w.body, o.envelope)
+	w.completed, w.digest, w.body = append(w.completed, rowscan.Millis(r.CompletedAt())), append(w.digest, x.receipt), append(w.body, o.envelope)
 	return true, nil
 }
 

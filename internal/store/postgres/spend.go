@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // A spending is a use to be spent.
@@ -76,11 +77,11 @@ func (o *spending) size() int {
 }
 
 func (o *spending) key() useKey {
-	return useKey{millis(o.sp.Use.ExpiresAt), o.sp.Use.Approval, o.sp.Use.Step}
+	return useKey{rowscan.Millis(o.sp.Use.ExpiresAt), o.sp.Use.Approval, o.sp.Use.Step}
 }
 
 func (o *spending) before() useKey {
-	return useKey{millis(o.sp.Use.ExpiresAt), o.sp.Use.Approval, o.sp.Use.After}
+	return useKey{rowscan.Millis(o.sp.Use.ExpiresAt), o.sp.Use.Approval, o.sp.Use.After}
 }
 
 func (o *spending) grant() name { return name{o.sp.Use.Tenant, "grant/" + o.sp.Use.Grant.String()} }
@@ -255,7 +256,7 @@ func (o *spending) apply(v *view, values map[name]int64, sequence int64) {
 	}
 	for _, k := range o.sp.Once {
 		t := v.once[name{u.Tenant, k.Key}]
-		t.taken, t.moved, t.until = true, true, max(t.until, millis(k.Until))
+		t.taken, t.moved, t.until = true, true, max(t.until, rowscan.Millis(k.Until))
 	}
 	if o.sp.Request != "" {
 		r := v.requests[name{u.Tenant, o.sp.Request}]
@@ -273,7 +274,7 @@ func (o *spending) apply(v *view, values map[name]int64, sequence int64) {
 	r := &v.spent
 	r.tenant, r.sequence, r.id = append(r.tenant, u.Tenant), append(r.sequence, sequence), append(r.id, u.ExecutionID)
 	r.request, r.approval, r.step = append(r.request, o.sp.Request), append(r.approval, u.Approval[:]), append(r.step, u.Step)
-	r.use, r.started, r.expires = append(r.use, use[:]), append(r.started, millis(c.At())), append(r.expires, millis(u.ExpiresAt))
+	r.use, r.started, r.expires = append(r.use, use[:]), append(r.started, rowscan.Millis(c.At())), append(r.expires, rowscan.Millis(u.ExpiresAt))
 	r.policy, r.consumption, r.approved = append(r.policy, policy), append(r.consumption, c.Envelope()), append(r.approved, o.sp.Approval)
 	r.dryRun, r.operation = append(r.dryRun, o.sp.DryRun), append(r.operation, o.sp.Operation)
 }
@@ -307,7 +308,7 @@ func (s *Store) Resolve(ctx context.Context, u counterfoil.Use) (gateway.Resolut
 	var envelope []byte
 	err := s.transact(ctx, []string{u.Tenant}, func(t *tx) error {
 		return t.get(`SELECT id, consumption FROM executions WHERE expires = $1 AND approval = $2 AND step = $3`,
-			[]any{millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
+			[]any{rowscan.Millis(u.ExpiresAt), u.Approval[:], u.Step}, &execution, &envelope)
 	})
 	switch {
 	case errors.Is(err, gateway.ErrNotFound):

@@ -4,22 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
-const selectTenant = `SELECT id, created, body, value FROM tenants JOIN marks ON tenant = id AND name = '` + tenancy.MarkEpoch + `'`
-
-func scanTenant(r pgx.CollectableRow) (tenancy.Record, error) {
-	var x tenancy.Record
-	var created int64
-	err := r.Scan(&x.ID, &created, &x.Body, &x.Epoch)
-	x.Created = instant(created)
-	return x, err
-}
+const selectTenant = `SELECT ` + rowscan.TenantColumns + ` FROM tenants JOIN marks ON tenant = id AND name = '` + tenancy.MarkEpoch + `'`
 
 // CreateTenant implements tenancy.Store.
 func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoil.Event) error {
@@ -30,7 +21,7 @@ func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoi
 		return fail(counterfoil.CodeInvalidInput, "the tenant's record is not complete", nil)
 	}
 	return s.transactIn(ctx, r.ID, func(t *tx) error {
-		n, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.ID, millis(r.Created), r.Body)
+		n, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.ID, rowscan.Millis(r.Created), r.Body)
 		if err != nil {
 			return err
 		}
@@ -46,12 +37,12 @@ func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoi
 
 // Tenant implements tenancy.Store.
 func (s *Store) Tenant(ctx context.Context, id string) (tenancy.Record, error) {
-	return one(list(ctx, s, selectTenant+` WHERE id = $1`, []any{id}, scanTenant))
+	return one(list(ctx, s, selectTenant+` WHERE id = $1`, []any{id}, rowscan.Tenant))
 }
 
 // Tenants implements tenancy.Store.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]tenancy.Record, error) {
-	return list(ctx, s, selectTenant+` WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, min(max(limit, 0), maxPage)}, scanTenant)
+	return list(ctx, s, selectTenant+` WHERE id > $1 ORDER BY id LIMIT $2`, []any{after, min(max(limit, 0), maxPage)}, rowscan.Tenant)
 }
 
 // ChangeTenant implements tenancy.Store.

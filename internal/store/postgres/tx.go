@@ -10,6 +10,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // A tx is a transaction under way. What it appends to logs is written at its end.
@@ -245,10 +246,15 @@ func (t *tx) get(query string, args []any, dest ...any) error {
 }
 
 // rows reads all rows of a query.
-func rows[T any](t *tx, query string, args []any, scan func(pgx.CollectableRow) (T, error)) ([]T, error) {
+func rows[T any](t *tx, query string, args []any, scan func(rowscan.Scanner) (T, error)) ([]T, error) {
 	found, err := t.conn.Query(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(found, scan)
+	return pgx.CollectRows(found, collectable(scan))
+}
+
+// collectable is how the driver wants a function that reads a row.
+func collectable[T any](scan func(rowscan.Scanner) (T, error)) pgx.RowToFunc[T] {
+	return func(r pgx.CollectableRow) (T, error) { return scan(r) }
 }

@@ -5,30 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
-
-const userColumns = `tenant, name, scopes, groups, disabled, created, changed, password, version`
-
-func scanUserRow(r pgx.CollectableRow) (credential.UserRow, error) {
-	var u credential.UserRow
-	var scopes, groups string
-	var created, changed int64
-	err := r.Scan(&u.Tenant, &u.Name, &scopes, &groups, &u.Disabled, &created, &changed, &u.Password, &u.Version)
-	u.Scopes, u.Groups = credential.SplitNames(scopes), credential.SplitNames(groups)
-	u.Created, u.Changed = instant(created), instant(changed)
-	return u, err
-}
-
-func scanUser(r pgx.CollectableRow) (credential.User, error) {
-	u, err := scanUserRow(r)
-	return u.User, err
-}
 
 // wholeUser refuses a user that is not whole, and returns the lists as they are kept.
 func wholeUser(u *credential.UserRow) (scopes, groups string, err error) {
@@ -38,8 +20,8 @@ func wholeUser(u *credential.UserRow) (scopes, groups string, err error) {
 }
 
 func (t *tx) addUser(u credential.UserRow, scopes, groups string) error {
-	n, err := t.exec(`INSERT INTO users (`+userColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1) ON CONFLICT DO NOTHING`,
-		u.Tenant, u.Name, scopes, groups, u.Disabled, millis(u.Created), millis(u.Changed), u.Password)
+	n, err := t.exec(`INSERT INTO users (`+rowscan.UserColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1) ON CONFLICT DO NOTHING`,
+		u.Tenant, u.Name, scopes, groups, u.Disabled, rowscan.Millis(u.Created), rowscan.Millis(u.Changed), u.Password)
 	if err == nil && n == 0 {
 		err = credential.ErrExists
 	}
@@ -74,14 +56,14 @@ func (s *Store) AddUser(ctx context.Context, u credential.UserRow, first bool, e
 
 // User implements credential.UserStore.
 func (s *Store) User(ctx context.Context, tenant, name string) (credential.UserRow, error) {
-	u, err := one(list(ctx, s, `SELECT `+userColumns+` FROM users WHERE tenant = $1 AND name = $2`, []any{tenant, name}, scanUserRow))
+	u, err := one(list(ctx, s, `SELECT `+rowscan.UserColumns+` FROM users WHERE tenant = $1 AND name = $2`, []any{tenant, name}, rowscan.UserRow))
 	return u, absent(err)
 }
 
 // Users implements credential.UserStore.
 func (s *Store) Users(ctx context.Context, tenant, after string, limit int) ([]credential.User, error) {
-	return list(ctx, s, `SELECT `+userColumns+` FROM users WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`,
-		[]any{tenant, after, page(limit)}, scanUser)
+	return list(ctx, s, `SELECT `+rowscan.UserColumns+` FROM users WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`,
+		[]any{tenant, after, page(limit)}, rowscan.User)
 }
 
 // ChangeUser implements credential.UserStore.
@@ -96,7 +78,7 @@ func (s *Store) ChangeUser(ctx context.Context, u credential.UserRow, e counterf
 	return s.transactIn(ctx, u.Tenant, func(t *tx) error {
 		// The user's row comes first: a family that is being opened holds it, and is seen when it is free.
 		n, err := t.exec(`UPDATE users SET scopes = $1, groups = $2, disabled = $3, changed = $4, password = $5, version = version + 1
-			WHERE tenant = $6 AND name = $7 AND version = $8`, scopes, groups, u.Disabled, millis(u.Changed), u.Password, u.Tenant, u.Name, u.Version)
+			WHERE tenant = $6 AND name = $7 AND version = $8`, scopes, groups, u.Disabled, rowscan.Millis(u.Changed), u.Password, u.Tenant, u.Name, u.Version)
 		if err != nil {
 			return err
 		}
@@ -118,12 +100,12 @@ func (s *Store) ChangeUser(ctx context.Context, u credential.UserRow, e counterf
 // endTokens ends the access tokens that a user was issued until at or until issued, whichever is later, and moves the tenant's
 // epoch.
 func (t *tx) endTokens(tenant, name string, at time.Time, issued int64) error {
-	if last := instant(issued); last.After(at) {
+	if last := rowscan.Instant(issued); last.After(at) {
 		at = last
 	}
 	if _, err := t.exec(`INSERT INTO revoked_credentials AS had (tenant, kind, name, at, until) VALUES ($1, 'subject', $2, $3, $4)
 		ON CONFLICT (tenant, kind, name) DO UPDATE SET at = excluded.at, until = excluded.until WHERE excluded.at > had.at`,
-		tenant, name, millis(at), millis(at.Add(identity.MaxLifetime+time.Hour))); err != nil {
+		tenant, name, rowscan.Millis(at), rowscan.Millis(at.Add(identity.MaxLifetime+time.Hour))); err != nil {
 		return err
 	}
 	return t.move(tenant)
@@ -147,11 +129,11 @@ func (s *Store) OpenFamily(ctx context.Context, o credential.Opening) error {
 			t.later(`UPDATE users SET password = $1 WHERE tenant = $2 AND name = $3`, o.Rehashed, o.Tenant, o.User)
 		}
 		t.later(`DELETE FROM refresh_families WHERE id IN (SELECT id FROM refresh_families WHERE expires <= $1
-			ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(o.Created), maxPage)
+			ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)`, rowscan.Millis(o.Created), maxPage)
 		t.later(`DELETE FROM refresh_families WHERE id IN (SELECT id FROM refresh_families WHERE tenant = $1 AND name = $2
 			ORDER BY created DESC, id OFFSET $3)`, o.Tenant, o.User, max(o.Most-1, 0))
 		t.later(`INSERT INTO refresh_families (id, tenant, name, newest, created, expires, issued) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			o.ID[:], o.Tenant, o.User, o.Newest[:], millis(o.Created), millis(o.Expires), millis(o.Issued))
+			o.ID[:], o.Tenant, o.User, o.Newest[:], rowscan.Millis(o.Created), rowscan.Millis(o.Expires), rowscan.Millis(o.Issued))
 		return nil
 	})
 }
@@ -167,7 +149,7 @@ func (s *Store) Family(ctx context.Context, id credential.Hash) (credential.Fami
 		return credential.Family{}, absent(err)
 	}
 	copy(f.Newest[:], newest)
-	f.Created, f.Expires, f.Issued = instant(created), instant(expires), instant(issued)
+	f.Created, f.Expires, f.Issued = rowscan.Instant(created), rowscan.Instant(expires), rowscan.Instant(issued)
 	return f, nil
 }
 
@@ -182,13 +164,13 @@ func (s *Store) RotateFamily(ctx context.Context, r credential.Rotation) error {
 	return s.transact(ctx, nil, func(t *tx) error {
 		n, err := t.exec(`UPDATE refresh_families SET newest = $1, issued = greatest(issued, $2::bigint)
 			WHERE id = $3 AND tenant = $4 AND newest = $5 AND expires > $6`,
-			r.Next[:], millis(r.Issued), r.ID[:], r.Tenant, r.Was[:], millis(r.Now))
+			r.Next[:], rowscan.Millis(r.Issued), r.ID[:], r.Tenant, r.Was[:], rowscan.Millis(r.Now))
 		if err != nil || n == 1 {
 			return err
 		}
 		var there bool
 		if err := t.get(`SELECT EXISTS (SELECT 1 FROM refresh_families WHERE id = $1 AND tenant = $2 AND expires > $3)`,
-			[]any{r.ID[:], r.Tenant, millis(r.Now)}, &there); err != nil {
+			[]any{r.ID[:], r.Tenant, rowscan.Millis(r.Now)}, &there); err != nil {
 			return err
 		}
 		if there {

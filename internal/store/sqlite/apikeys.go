@@ -10,6 +10,7 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
@@ -40,35 +41,6 @@ func (t *tx) move(tenant string) error {
 	return second(t.exec(`UPDATE marks SET value = value + 1 WHERE tenant = ? AND name = ?`, tenant, tenancy.MarkEpoch))
 }
 
-const keyColumns = `k.id, k.tenant, k.subject, k.kind, k.owner, k.scopes, k.label, k.created, k.created_by, k.expires, k.last_used, k.successor`
-
-// A keyScan reads keyColumns, and what else a query has behind them.
-type keyScan struct {
-	key                      credential.Key
-	kind, scopes             string
-	created, expires, lastAt int64
-}
-
-func (x *keyScan) dest(more ...any) []any {
-	k := &x.key
-	return append([]any{
-		&k.ID, &k.Tenant, &k.Subject, &x.kind, &k.Owner, &x.scopes, &k.Label, &x.created, &k.CreatedBy, &x.expires, &x.lastAt, &k.Successor,
-	}, more...)
-}
-
-func (x *keyScan) done() credential.Key {
-	k := x.key
-	k.Kind, k.Scopes = identity.Kind(x.kind), credential.SplitNames(x.scopes)
-	k.Created, k.Expires, k.LastUsed = instant(x.created), instant(x.expires), instant(x.lastAt)
-	return k
-}
-
-func scanKey(r scanner) (credential.Key, error) {
-	var x keyScan
-	err := r.Scan(x.dest()...)
-	return x.done(), err
-}
-
 // addKey writes a key that was judged.
 func (t *tx) addKey(k credential.KeyRow, scopes string) error {
 	var owner string
@@ -86,7 +58,7 @@ func (t *tx) addKey(k credential.KeyRow, scopes string) error {
 	}
 	return second(t.exec(`INSERT INTO api_keys (tenant, id, hash, subject, kind, owner, scopes, label, created, created_by, expires)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, k.Tenant, k.ID, k.Hash[:], k.Subject, string(k.Kind), k.Owner, scopes, k.Label,
-		millis(k.Created), k.CreatedBy, millis(k.Expires)))
+		rowscan.Millis(k.Created), k.CreatedBy, rowscan.Millis(k.Expires)))
 }
 
 // wholeKey refuses a key that is not whole, and returns its scopes as they are kept.
@@ -138,7 +110,7 @@ func (s *Store) ReplaceKey(ctx context.Context, old string, until time.Time, nex
 			return err
 		}
 		if _, err := t.exec(`UPDATE api_keys SET successor = ?, expires = CASE WHEN expires = 0 THEN ?2 ELSE min(expires, ?2) END
-			WHERE tenant = ?3 AND id = ?4`, next.ID, millis(until), next.Tenant, old); err != nil {
+			WHERE tenant = ?3 AND id = ?4`, next.ID, rowscan.Millis(until), next.Tenant, old); err != nil {
 			return err
 		}
 		if err := t.move(next.Tenant); err != nil {
@@ -173,18 +145,18 @@ func (s *Store) RemoveKey(ctx context.Context, tenant, id, owner string, e count
 
 // KeyByHash implements credential.KeyStore.
 func (s *Store) KeyByHash(ctx context.Context, h credential.Hash) (credential.HeldKey, error) {
-	var x keyScan
+	var x rowscan.KeyScan
 	var hash []byte
 	var out credential.HeldKey
 	var disabled sql.NullBool
 	var theirs sql.NullString
-	err := s.get(ctx, `SELECT `+keyColumns+`, k.hash, m.value, u.disabled, u.scopes FROM api_keys k
+	err := s.get(ctx, `SELECT `+rowscan.KeyColumns+`, k.hash, m.value, u.disabled, u.scopes FROM api_keys k
 		JOIN marks m ON m.tenant = k.tenant AND m.name = ?1 LEFT JOIN users u ON u.tenant = k.tenant AND u.name = k.owner
-		WHERE k.hash = ?2`, []any{tenancy.MarkEpoch, h[:]}, x.dest(&hash, &out.Epoch, &disabled, &theirs)...)
+		WHERE k.hash = ?2`, []any{tenancy.MarkEpoch, h[:]}, x.Dest(&hash, &out.Epoch, &disabled, &theirs)...)
 	if err != nil {
 		return credential.HeldKey{}, absent(err)
 	}
-	out.Key = x.done()
+	out.Key = x.Key()
 	copy(out.Hash[:], hash)
 	if disabled.Valid {
 		out.Owner = &credential.Owner{Disabled: disabled.Bool, Scopes: credential.SplitNames(theirs.String)}
@@ -194,7 +166,7 @@ func (s *Store) KeyByHash(ctx context.Context, h credential.Hash) (credential.He
 
 // Key implements credential.KeyStore.
 func (s *Store) Key(ctx context.Context, tenant, id string) (credential.Key, error) {
-	k, err := scanKey(s.read.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys k WHERE tenant = ? AND id = ?`, tenant, id))
+	k, err := rowscan.Key(s.read.QueryRowContext(ctx, `SELECT `+rowscan.KeyColumns+` FROM api_keys k WHERE tenant = ? AND id = ?`, tenant, id))
 	if err != nil {
 		return credential.Key{}, absent(readError(err))
 	}
@@ -203,15 +175,15 @@ func (s *Store) Key(ctx context.Context, tenant, id string) (credential.Key, err
 
 // Keys implements credential.KeyStore.
 func (s *Store) Keys(ctx context.Context, tenant, owner, after string, limit int) ([]credential.Key, error) {
-	return list(ctx, s, `SELECT `+keyColumns+` FROM api_keys k WHERE tenant = ?1 AND (?2 = '' OR owner = ?2) AND id > ?3 ORDER BY id LIMIT ?4`,
-		[]any{tenant, owner, after, page(limit)}, scanKey)
+	return list(ctx, s, `SELECT `+rowscan.KeyColumns+` FROM api_keys k WHERE tenant = ?1 AND (?2 = '' OR owner = ?2) AND id > ?3 ORDER BY id LIMIT ?4`,
+		[]any{tenant, owner, after, page(limit)}, rowscan.Key)
 }
 
 // UseKeys implements credential.KeyStore.
 func (s *Store) UseKeys(ctx context.Context, uses []credential.KeyUse) error {
 	return s.commit(ctx, func(t *tx) error {
 		for _, u := range uses {
-			if _, err := t.exec(`UPDATE api_keys SET last_used = ?1 WHERE tenant = ?2 AND id = ?3 AND last_used < ?1`, millis(u.At), u.Tenant, u.ID); err != nil {
+			if _, err := t.exec(`UPDATE api_keys SET last_used = ?1 WHERE tenant = ?2 AND id = ?3 AND last_used < ?1`, rowscan.Millis(u.At), u.Tenant, u.ID); err != nil {
 				return err
 			}
 		}
@@ -224,7 +196,7 @@ func (s *Store) SweepKeys(ctx context.Context, now time.Time) (int, error) {
 	var n int64
 	err := s.commit(ctx, func(t *tx) (err error) {
 		n, err = t.exec(`DELETE FROM api_keys WHERE (tenant, id) IN (SELECT tenant, id FROM api_keys WHERE expires > 0 AND expires <= ? LIMIT ?)`,
-			millis(now), maxPage)
+			rowscan.Millis(now), maxPage)
 		return err
 	})
 	if err != nil {

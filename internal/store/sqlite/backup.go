@@ -13,6 +13,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/filelock"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // backupStep is how many pages are copied between two looks at the context.
@@ -204,7 +205,7 @@ func pages(ctx context.Context, q queryer) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, err := collect(found, func(r scanner) (string, error) {
+	lines, err := collect(found, func(r rowscan.Scanner) (string, error) {
 		var line string
 		err := r.Scan(&line)
 		return line, err
@@ -219,7 +220,7 @@ func pages(ctx context.Context, q queryer) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	references, err := collect(broken, func(r scanner) (string, error) {
+	references, err := collect(broken, func(r rowscan.Scanner) (string, error) {
 		var table, parent string
 		err := r.Scan(&table, &parent)
 		return "the table " + table + " names rows of " + parent + " that are not there", err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Check looks at the whole database: every page, index and reference; the rules that its records keep among each other;
@@ -74,7 +75,7 @@ func (s *Store) checkLeaves(ctx context.Context) ([]string, error) {
 	var findings []string
 	for after := int64(0); ; {
 		page, err := list(ctx, s, `SELECT place, leaf, body FROM events WHERE place > ? AND body IS NOT NULL ORDER BY place LIMIT ?`,
-			[]any{after, maxPage}, func(r scanner) (leaf, error) {
+			[]any{after, maxPage}, func(r rowscan.Scanner) (leaf, error) {
 				var l leaf
 				err := r.Scan(&l.place, &l.hash, &l.body)
 				return l, err

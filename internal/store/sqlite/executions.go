@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // selectExecution has the documents; the lists' query must have the same columns.
@@ -15,14 +16,14 @@ const selectExecution = `SELECT e.tenant, e.id, e.request, e.started, e.outcome,
 	LEFT JOIN policies p ON p.sha256 = d.policy
 	LEFT JOIN receipts r ON r.number = e.number`
 
-func scanExecution(r scanner) (gateway.Execution, error) {
+func scanExecution(r rowscan.Scanner) (gateway.Execution, error) {
 	var x gateway.Execution
 	var request, outcome sql.NullString
 	var started int64
 	var step string
 	err := r.Scan(&x.Tenant, &x.ID, &request, &started, &outcome, &step,
 		&x.Approval, &x.DryRun, &x.Policy, &x.Operation, &x.Consumption, &x.Receipt)
-	x.Request, x.Outcome, x.StartedAt = request.String, outcome.String, instant(started)
+	x.Request, x.Outcome, x.StartedAt = request.String, outcome.String, rowscan.Instant(started)
 	x.Describe(step)
 	return x, err
 }
@@ -44,7 +45,7 @@ func (s *Store) Executions(ctx context.Context, tenant, after string, limit int)
 	}
 	return list(ctx, s, selectExecution+` WHERE e.tenant = ?1 AND e.number >= (SELECT number << 40 FROM logs WHERE tenant = ?1)
 		AND e.number < min(?2, (SELECT (number + 1) << 40 FROM logs WHERE tenant = ?1)) ORDER BY e.number DESC LIMIT ?3`,
-		[]any{tenant, before, page(limit)}, func(r scanner) (gateway.Execution, error) {
+		[]any{tenant, before, page(limit)}, func(r rowscan.Scanner) (gateway.Execution, error) {
 			x, err := scanExecution(r)
 			x.Approval, x.DryRun, x.Policy, x.Operation, x.Consumption, x.Receipt = nil, nil, nil, nil, nil, nil
 			return x, err
@@ -80,7 +81,7 @@ func (s *Store) Orphans(ctx context.Context) ([]gateway.Execution, error) {
 
 // deadProcesses returns those of the query's processes that are dead.
 func (s *Store) deadProcesses(ctx context.Context, query string) ([]string, error) {
-	ids, err := list(ctx, s, query, nil, func(r scanner) (string, error) {
+	ids, err := list(ctx, s, query, nil, func(r rowscan.Scanner) (string, error) {
 		var id string
 		err := r.Scan(&id)
 		return id, err

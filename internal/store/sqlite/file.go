@@ -13,6 +13,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/filelock"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // prepare sees to it that a healthy database of the current schema stands at path, and returns the absolute path. One
@@ -200,7 +201,7 @@ func upgradeLocked(ctx context.Context, conn *sql.Conn, a access, o Options) err
 	}
 	if a == birth {
 		_, err := conn.ExecContext(ctx, `INSERT INTO store (id, audience, created, probe) VALUES (1, ?, ?, 0)`,
-			o.Audience, millis(o.Now()))
+			o.Audience, rowscan.Millis(o.Now()))
 		return err
 	}
 	var audience string

@@ -7,17 +7,10 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/hooks"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
-const selectHook = `SELECT tenant, id, phase, version, body, secret FROM hooks WHERE tenant = ?`
-
-func scanHook(r scanner) (hooks.Row, error) {
-	var x hooks.Row
-	var phase string
-	err := r.Scan(&x.Tenant, &x.ID, &phase, &x.Version, &x.Body, &x.Secret)
-	x.Phase = hooks.Phase(phase)
-	return x, err
-}
+const selectHook = `SELECT ` + rowscan.HookColumns + ` FROM hooks WHERE tenant = ?`
 
 // wholeHook refuses a row that can't be stored, or whose event is another tenant's.
 func (s *Store) wholeHook(ctx context.Context, r *hooks.Row, e counterfoil.Event) error {
@@ -59,7 +52,7 @@ func orNull(b []byte) any {
 
 // Hook implements hooks.Store.
 func (s *Store) Hook(ctx context.Context, tenant, id string) (hooks.Row, error) {
-	x, err := scanHook(s.read.QueryRowContext(ctx, selectHook+` AND id = ?`, tenant, id))
+	x, err := rowscan.Hook(s.read.QueryRowContext(ctx, selectHook+` AND id = ?`, tenant, id))
 	if err = readError(err); errors.Is(err, gateway.ErrNotFound) {
 		return hooks.Row{}, hooks.ErrNotFound
 	} else if err != nil {
@@ -70,7 +63,7 @@ func (s *Store) Hook(ctx context.Context, tenant, id string) (hooks.Row, error) 
 
 // Hooks implements hooks.Store.
 func (s *Store) Hooks(ctx context.Context, tenant string) ([]hooks.Row, error) {
-	return list(ctx, s, selectHook+` ORDER BY id`, []any{tenant}, scanHook)
+	return list(ctx, s, selectHook+` ORDER BY id`, []any{tenant}, rowscan.Hook)
 }
 
 // ChangeHook implements hooks.Store.

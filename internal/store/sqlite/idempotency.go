@@ -6,19 +6,12 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/idempotency"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 var _ idempotency.Store = (*Store)(nil)
 
-const selectKey = `SELECT tenant, id, principal, body, running, answer, until FROM idempotency WHERE tenant = ? AND id = ?`
-
-func scanIdempotency(r scanner) (idempotency.Row, error) {
-	var x idempotency.Row
-	var until int64
-	err := r.Scan(&x.Tenant, &x.ID, &x.Principal, &x.Body, &x.Running, &x.Answer, &until)
-	x.Until = instant(until)
-	return x, err
-}
+const selectKey = `SELECT ` + rowscan.RepeatColumns + ` FROM idempotency WHERE tenant = ? AND id = ?`
 
 // BeginKey implements idempotency.Store.
 func (s *Store) BeginKey(ctx context.Context, r idempotency.Row, now time.Time, most int) (row idempotency.Row, mine bool, err error) {
@@ -30,24 +23,24 @@ func (s *Store) BeginKey(ctx context.Context, r idempotency.Row, now time.Time, 
 	}
 	err = s.commit(ctx, func(t *tx) error {
 		mine = false
-		if _, err := t.exec(`DELETE FROM idempotency WHERE tenant = ? AND principal = ? AND until <= ?`, r.Tenant, r.Principal, millis(now)); err != nil {
+		if _, err := t.exec(`DELETE FROM idempotency WHERE tenant = ? AND principal = ? AND until <= ?`, r.Tenant, r.Principal, rowscan.Millis(now)); err != nil {
 			return err
 		}
 		n, err := t.exec(`UPDATE idempotency SET running = 1, until = ?4 WHERE tenant = ?1 AND id = ?2 AND body = ?3 AND running = 0 AND answer IS NULL`,
-			r.Tenant, r.ID, r.Body, millis(r.Until))
+			r.Tenant, r.ID, r.Body, rowscan.Millis(r.Until))
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			n, err = t.exec(`INSERT INTO idempotency (tenant, id, principal, body, running, until) SELECT ?1, ?2, ?3, ?4, 1, ?5
 				WHERE (SELECT count(*) FROM idempotency WHERE tenant = ?1 AND principal = ?3) < ?6 ON CONFLICT DO NOTHING`,
-				r.Tenant, r.ID, r.Principal, r.Body, millis(r.Until), most)
+				r.Tenant, r.ID, r.Principal, r.Body, rowscan.Millis(r.Until), most)
 			if err != nil {
 				return err
 			}
 		}
 		mine = n == 1
-		found, err := rows(t, selectKey, []any{r.Tenant, r.ID}, scanIdempotency)
+		found, err := rows(t, selectKey, []any{r.Tenant, r.ID}, rowscan.Repeat)
 		if err != nil {
 			return err
 		}

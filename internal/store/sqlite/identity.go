@@ -8,6 +8,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
@@ -32,12 +33,12 @@ func (s *Store) RevokeCredential(ctx context.Context, r identity.Revocation, e c
 		}
 		n, err := t.exec(`INSERT INTO revoked_credentials (tenant, kind, name, at, until) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (tenant, kind, name) DO UPDATE SET at = excluded.at, until = excluded.until
-			WHERE kind = 'subject' AND excluded.at > at`, r.Tenant, kind, name, millis(r.At), millis(r.Until))
+			WHERE kind = 'subject' AND excluded.at > at`, r.Tenant, kind, name, rowscan.Millis(r.At), rowscan.Millis(r.Until))
 		if err != nil || n == 0 {
 			return err // nothing but an error, or it is revoked already
 		}
 		if _, err := t.exec(`DELETE FROM revoked_credentials WHERE tenant = ? AND until <= min(?, ?)`,
-			r.Tenant, millis(r.At), millis(h.at)); err != nil {
+			r.Tenant, rowscan.Millis(r.At), rowscan.Millis(h.at)); err != nil {
 			return err
 		}
 		if _, err := t.exec(`UPDATE marks SET value = value + 1 WHERE tenant = ? AND name = ?`, r.Tenant, tenancy.MarkEpoch); err != nil {
@@ -52,6 +53,6 @@ func (s *Store) CredentialRevoked(ctx context.Context, tenant, credential, subje
 	var revoked bool
 	err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM revoked_credentials WHERE tenant = ?1
 		AND (kind = 'credential' AND name = ?2 OR kind = 'subject' AND name = ?3 AND at >= ?4))`,
-		[]any{tenant, credential, subject, millis(issued)}, &revoked)
+		[]any{tenant, credential, subject, rowscan.Millis(issued)}, &revoked)
 	return revoked, err
 }

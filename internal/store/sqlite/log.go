@@ -8,6 +8,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
@@ -59,7 +60,7 @@ func (t *tx) readHead(tenant string) (head, error) {
 	if errors.Is(err, gateway.ErrNotFound) {
 		return h, nil
 	}
-	h.sequence, h.at, h.leaf = sequence(newest), instant(at), pad(leaf)
+	h.sequence, h.at, h.leaf = sequence(newest), rowscan.Instant(at), pad(leaf)
 	return h, err
 }
 
@@ -86,7 +87,7 @@ func (t *tx) append(tenant string, e counterfoil.Event, at time.Time) (int64, er
 	h.leaf = leafHash(body)
 	number := place(h.log, h.sequence)
 	_, err = t.exec(`INSERT INTO events (place, at, phase, about, leaf, body) VALUES (?, ?, ?, ?, ?, ?)`,
-		number, millis(at), string(e.Phase()), e.ExecutionID(), h.leaf[:], body)
+		number, rowscan.Millis(at), string(e.Phase()), e.ExecutionID(), h.leaf[:], body)
 	t.changes.heads[tenant] = h
 	return number, err
 }
@@ -123,7 +124,7 @@ var _ translog.Store = (*Store)(nil)
 const selectLogs = `SELECT tenant, (SELECT coalesce(max(place), 0) & 0xffffffffff FROM events
 	WHERE place BETWEEN number << 40 AND ((number + 1) << 40) - 1), published, note FROM logs`
 
-func scanState(r scanner) (translog.State, error) {
+func scanState(r rowscan.Scanner) (translog.State, error) {
 	var x translog.State
 	err := r.Scan(&x.Tenant, &x.Size, &x.Published, &x.Note)
 	return x, err
@@ -163,12 +164,12 @@ func (s *Store) events(ctx context.Context, query, tenant string, after int64, l
 	if after < 0 || after >= 1<<sequenceBits {
 		return nil, nil
 	}
-	return list(ctx, s, query, []any{tenant, after, page(limit)}, func(r scanner) (translog.Event, error) {
+	return list(ctx, s, query, []any{tenant, after, page(limit)}, func(r rowscan.Scanner) (translog.Event, error) {
 		var e translog.Event
 		var at int64
 		var leaf []byte
 		err := r.Scan(&e.Sequence, &at, &leaf, &e.Body)
-		e.Sequence, e.At, e.Leaf = sequence(e.Sequence), instant(at), pad(leaf)
+		e.Sequence, e.At, e.Leaf = sequence(e.Sequence), rowscan.Instant(at), pad(leaf)
 		return e, err
 	})
 }

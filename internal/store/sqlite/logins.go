@@ -8,6 +8,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) ChangeTallies(ctx context.Context, keys []credential.Hash, now t
 			if err != nil && !errors.Is(err, gateway.ErrNotFound) {
 				return err
 			}
-			x.Last, x.Until, x.Known, x.Forget = instant(last), instant(until), instant(known), instant(forget)
+			x.Last, x.Until, x.Known, x.Forget = rowscan.Instant(last), rowscan.Instant(until), rowscan.Instant(known), rowscan.Instant(forget)
 		}
 		change(tallies)
 		for i := range tallies {
@@ -34,19 +35,19 @@ func (s *Store) ChangeTallies(ctx context.Context, keys []credential.Hash, now t
 			if _, err := t.exec(`INSERT INTO login_tallies (key, failures, last, until, known, forget) VALUES (?, ?, ?, ?, ?, ?)
 				ON CONFLICT (key) DO UPDATE SET failures = excluded.failures, last = excluded.last, until = excluded.until,
 				known = excluded.known, forget = excluded.forget`,
-				keys[i][:], x.Failures, millis(x.Last), millis(x.Until), millis(x.Known), millis(x.Forget)); err != nil {
+				keys[i][:], x.Failures, rowscan.Millis(x.Last), rowscan.Millis(x.Until), rowscan.Millis(x.Known), rowscan.Millis(x.Forget)); err != nil {
 				return err
 			}
 		}
 		return second(t.exec(`DELETE FROM login_tallies WHERE key IN (SELECT key FROM login_tallies WHERE forget <= ? LIMIT ?)`,
-			millis(now), maxForgotten))
+			rowscan.Millis(now), maxForgotten))
 	})
 }
 
 // BootstrapOpen implements credential.BootstrapStore.
 func (s *Store) BootstrapOpen(ctx context.Context, now time.Time) (bool, error) {
 	var open bool
-	err := s.get(ctx, `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND NOT EXISTS (SELECT 1 FROM bootstrap WHERE expires > ?)`, []any{millis(now)}, &open)
+	err := s.get(ctx, `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND NOT EXISTS (SELECT 1 FROM bootstrap WHERE expires > ?)`, []any{rowscan.Millis(now)}, &open)
 	return open && err == nil, err
 }
 
@@ -58,7 +59,7 @@ func (s *Store) OfferBootstrap(ctx context.Context, h credential.Hash, now, unti
 	var n int64
 	err := s.commit(ctx, func(t *tx) (err error) {
 		n, err = t.exec(`INSERT INTO bootstrap (id, hash, expires) SELECT 1, ?, ? WHERE NOT EXISTS (SELECT 1 FROM tenants)
-			ON CONFLICT (id) DO UPDATE SET hash = excluded.hash, expires = excluded.expires WHERE expires <= ?`, h[:], millis(until), millis(now))
+			ON CONFLICT (id) DO UPDATE SET hash = excluded.hash, expires = excluded.expires WHERE expires <= ?`, h[:], rowscan.Millis(until), rowscan.Millis(now))
 		return err
 	})
 	return err == nil && n == 1, err
@@ -69,7 +70,7 @@ const goodBootstrap = `SELECT NOT EXISTS (SELECT 1 FROM tenants) AND EXISTS (SEL
 // BootstrapGood implements credential.BootstrapStore.
 func (s *Store) BootstrapGood(ctx context.Context, h credential.Hash, now time.Time) (bool, error) {
 	var good bool
-	err := s.get(ctx, goodBootstrap, []any{h[:], millis(now)}, &good)
+	err := s.get(ctx, goodBootstrap, []any{h[:], rowscan.Millis(now)}, &good)
 	return good && err == nil, err
 }
 
@@ -84,7 +85,7 @@ func (s *Store) RedeemBootstrap(ctx context.Context, h credential.Hash, now time
 	}
 	return s.commit(ctx, func(t *tx) error {
 		var good bool
-		if err := t.get(goodBootstrap, []any{h[:], millis(now)}, &good); err != nil {
+		if err := t.get(goodBootstrap, []any{h[:], rowscan.Millis(now)}, &good); err != nil {
 			return err
 		}
 		if !good {
@@ -93,7 +94,7 @@ func (s *Store) RedeemBootstrap(ctx context.Context, h credential.Hash, now time
 		if _, err := t.exec(`DELETE FROM bootstrap`); err != nil {
 			return err
 		}
-		if _, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES (?, ?, ?)`, f.ID, millis(f.Created), f.Body); err != nil {
+		if _, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES (?, ?, ?)`, f.ID, rowscan.Millis(f.Created), f.Body); err != nil {
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO marks (tenant, name, value) VALUES (?, ?, 1)`, f.ID, tenancy.MarkEpoch); err != nil {

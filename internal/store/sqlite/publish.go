@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/translog"
 )
 
@@ -110,7 +111,7 @@ func (t *tx) retireEvents(tenant string, before time.Time, limit int) (int, erro
 		return 0, err
 	}
 	err = t.get(`SELECT coalesce(max(place), 0) FROM events WHERE place BETWEEN ? AND ? AND at < ?`,
-		[]any{place(log, first), place(log, last), millis(before)}, &last)
+		[]any{place(log, first), place(log, last), rowscan.Millis(before)}, &last)
 	if err != nil || last == 0 {
 		return 0, err
 	}
@@ -125,7 +126,7 @@ func (t *tx) retireEvents(tenant string, before time.Time, limit int) (int, erro
 func (t *tx) retireDocuments(tenant string, before, now time.Time, limit int) (int, error) {
 	numbers, err := rows(t, `SELECT d.number FROM logs l JOIN documents d ON d.number BETWEEN l.number << 40 AND l.number << 40 | l.retired
 		JOIN executions e ON e.number = d.number WHERE l.tenant = ? AND e.completed < ? AND e.expires <= ? ORDER BY d.number LIMIT ?`,
-		[]any{tenant, millis(before), millis(now), limit}, func(r scanner) (int64, error) {
+		[]any{tenant, rowscan.Millis(before), rowscan.Millis(now), limit}, func(r rowscan.Scanner) (int64, error) {
 			var n int64
 			err := r.Scan(&n)
 			return n, err

@@ -8,6 +8,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/ratelimit"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 var _ ratelimit.Store = (*Store)(nil)
@@ -53,7 +54,7 @@ func (s *Store) UpdateRates(ctx context.Context, keys []ratelimit.Key, f func([]
 			}
 			if _, err := t.exec(`INSERT INTO rates (tenant, principal, kind, tool, until, state) VALUES (?, ?, ?, ?, ?, ?)
 				ON CONFLICT DO UPDATE SET until = excluded.until, state = excluded.state`,
-				append(rateKey(keys[i]), millis(r.Until), r.State)...); err != nil {
+				append(rateKey(keys[i]), rowscan.Millis(r.Until), r.State)...); err != nil {
 				return err
 			}
 		}
@@ -61,27 +62,18 @@ func (s *Store) UpdateRates(ctx context.Context, keys []ratelimit.Key, f func([]
 	})
 }
 
-const selectRates = `SELECT tenant, principal, kind, tool, until, state FROM rates`
-
-func scanRate(r scanner) (ratelimit.Row, error) {
-	var x ratelimit.Row
-	var kind string
-	var until int64
-	err := r.Scan(&x.Key.Tenant, &x.Key.Principal, &kind, &x.Key.Tool, &until, &x.State)
-	x.Key.Kind, x.Until = ratelimit.Kind(kind), instant(until)
-	return x, err
-}
+const selectRates = `SELECT ` + rowscan.RateColumns + ` FROM rates`
 
 // Rates implements ratelimit.Store.
 func (s *Store) Rates(ctx context.Context, after ratelimit.Subject, limit int) ([]ratelimit.Row, error) {
 	return list(ctx, s, selectRates+` WHERE kind = 'request' AND (tenant, principal) > (?, ?) ORDER BY tenant, principal LIMIT ?`,
-		[]any{after.Tenant, after.Principal, min(max(limit, 0), maxPage)}, scanRate)
+		[]any{after.Tenant, after.Principal, min(max(limit, 0), maxPage)}, rowscan.Rate)
 }
 
 // TenantRates implements ratelimit.Store.
 func (s *Store) TenantRates(ctx context.Context, tenant, after string, limit int) ([]ratelimit.Row, error) {
 	return list(ctx, s, selectRates+` WHERE kind = 'request' AND tenant = ? AND principal > ? ORDER BY principal LIMIT ?`,
-		[]any{tenant, after, min(max(limit, 0), maxPage)}, scanRate)
+		[]any{tenant, after, min(max(limit, 0), maxPage)}, rowscan.Rate)
 }
 
 // ForgetRates implements ratelimit.Store.
@@ -91,5 +83,5 @@ func (s *Store) ForgetRates(ctx context.Context, tenant string) error {
 
 // ExpireRates implements ratelimit.Store.
 func (s *Store) ExpireRates(ctx context.Context, now time.Time) error {
-	return s.commit(ctx, func(t *tx) error { return second(t.exec(`DELETE FROM rates WHERE until <= ?`, millis(now))) })
+	return s.commit(ctx, func(t *tx) error { return second(t.exec(`DELETE FROM rates WHERE until <= ?`, rowscan.Millis(now))) })
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // requestColumns are a request's, without the sealed ones.
@@ -16,22 +17,22 @@ const requestColumns = `tenant, id, requester, key, state, answered, upstream, t
 
 const selectRequest = `SELECT ` + requestColumns + `, details, answer FROM requests`
 
-func scanRequest(r scanner) (gateway.RequestRow, error) {
+func scanRequest(r rowscan.Scanner) (gateway.RequestRow, error) {
 	return scanRequestRow(r, func(x *gateway.RequestRow) []any { return []any{&x.Details, &x.Answer} })
 }
 
 // scanListed reads a request without what is sealed.
-func scanListed(r scanner) (gateway.RequestRow, error) {
+func scanListed(r rowscan.Scanner) (gateway.RequestRow, error) {
 	return scanRequestRow(r, func(*gateway.RequestRow) []any { return nil })
 }
 
-func scanRequestRow(r scanner, more func(*gateway.RequestRow) []any) (gateway.RequestRow, error) {
+func scanRequestRow(r rowscan.Scanner, more func(*gateway.RequestRow) []any) (gateway.RequestRow, error) {
 	var x gateway.RequestRow
 	var created, expires, decided, keep int64
 	dest := append([]any{&x.Tenant, &x.ID, &x.Requester, &x.Key, &x.State, &x.Answered, &x.Upstream, &x.Tool, &x.Effect, &created, &expires,
 		&x.Decision, &x.DecidedBy, &decided, &x.Reason, &x.Cause, &x.Execution, &x.Outcome, &x.Delivered, &keep}, more(&x)...)
 	err := r.Scan(dest...)
-	x.CreatedAt, x.ExpiresAt, x.DecidedAt, x.KeepUntil = instant(created), instant(expires), instant(decided), instant(keep)
+	x.CreatedAt, x.ExpiresAt, x.DecidedAt, x.KeepUntil = rowscan.Instant(created), rowscan.Instant(expires), rowscan.Instant(decided), rowscan.Instant(keep)
 	return x, err
 }
 
@@ -129,7 +130,7 @@ func (t *tx) insertRequest(a gateway.Attachment) error {
 	n := &a.New
 	var pending int
 	err := t.get(`SELECT count(*) FROM requests WHERE tenant = ? AND state = 'pending' AND expires > ?`,
-		[]any{n.Tenant, millis(a.Now)}, &pending)
+		[]any{n.Tenant, rowscan.Millis(a.Now)}, &pending)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (t *tx) insertRequest(a gateway.Attachment) error {
 	}
 	_, err = t.exec(`INSERT INTO requests (tenant, id, requester, key, state, upstream, tool, effect, details, created, expires)
 		VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)`,
-		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, millis(n.CreatedAt), millis(n.ExpiresAt))
+		n.Tenant, n.ID, n.Requester, n.Key, n.Upstream, n.Tool, n.Effect, n.Details, rowscan.Millis(n.CreatedAt), rowscan.Millis(n.ExpiresAt))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/counterfoil/counterfoil"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Revoke implements gateway.Revocations.
@@ -45,7 +46,7 @@ func (t *tx) revoked(tenant string) error {
 
 const selectRevocations = `SELECT decision FROM revocations WHERE tenant = ? AND subject = ? ORDER BY number`
 
-func scanDecision(r scanner) ([]byte, error) {
+func scanDecision(r rowscan.Scanner) ([]byte, error) {
 	var decision []byte
 	err := r.Scan(&decision)
 	return decision, err

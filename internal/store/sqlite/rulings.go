@@ -6,6 +6,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Rule implements gateway.Rulings.
@@ -20,7 +21,7 @@ func (s *Store) Rule(ctx context.Context, r gateway.Ruling) error {
 		n, err := t.exec(`UPDATE requests SET state = ?, decision = ?, decided_by = ?, decided = ?, reason = ?,
 			expires = CASE ? WHEN 'approved' THEN ? ELSE expires END
 			WHERE tenant = ? AND id = ? AND state = 'pending' AND expires > ?`,
-			string(r.To), r.Decision, r.By, millis(r.At), r.Reason, string(r.To), millis(r.ExpiresAt), r.Tenant, r.ID, millis(r.At))
+			string(r.To), r.Decision, r.By, rowscan.Millis(r.At), r.Reason, string(r.To), rowscan.Millis(r.ExpiresAt), r.Tenant, r.ID, rowscan.Millis(r.At))
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ const causeDied = "the caller's process ended"
 // A ref names a request.
 type ref struct{ tenant, id string }
 
-func scanRef(r scanner) (ref, error) {
+func scanRef(r rowscan.Scanner) (ref, error) {
 	var x ref
 	err := r.Scan(&x.tenant, &x.id)
 	return x, err
@@ -100,7 +101,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 		err := s.get(ctx, `SELECT EXISTS (SELECT 1 FROM requests WHERE state IN ('pending', 'approved') AND expires <= ?1)
 			OR EXISTS (SELECT 1 FROM requests WHERE answer IS NOT NULL AND keep_until <= ?1)
 			OR EXISTS (SELECT 1 FROM secrets WHERE expires <= ?1) OR EXISTS (SELECT 1 FROM `+endedKeys+`)`,
-			[]any{millis(now), onceGrace.Milliseconds()}, &due)
+			[]any{rowscan.Millis(now), onceGrace.Milliseconds()}, &due)
 		if err != nil || !due {
 			return nil, err
 		}
@@ -118,7 +119,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) ([]gateway.RequestRow,
 
 func (s *Store) sweep(t *tx, now time.Time, dead []string) ([]gateway.RequestRow, error) {
 	moved, err := rows(t, `SELECT tenant, id FROM requests WHERE state IN ('pending', 'approved') AND expires <= ? LIMIT ?`,
-		[]any{millis(now), maxPage}, scanRef)
+		[]any{rowscan.Millis(now), maxPage}, scanRef)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (s *Store) sweep(t *tx, now time.Time, dead []string) ([]gateway.RequestRow
 	for _, statement := range []string{
 		`UPDATE requests SET answer = NULL WHERE answer IS NOT NULL AND keep_until <= ?`, `DELETE FROM secrets WHERE expires <= ?`,
 	} {
-		if _, err := t.exec(statement, millis(now)); err != nil {
+		if _, err := t.exec(statement, rowscan.Millis(now)); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +170,7 @@ const onceGrace = time.Minute
 // behind the log, so that what such a key belongs to never comes to life again.
 func (t *tx) forgetKeys(now time.Time) error {
 	_, err := t.exec(`DELETE FROM once WHERE (tenant, key) IN (SELECT o.tenant, o.key FROM `+endedKeys+` LIMIT ?3)`,
-		millis(now), onceGrace.Milliseconds(), maxPage)
+		rowscan.Millis(now), onceGrace.Milliseconds(), maxPage)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/hooks"
 	"github.com/counterfoil/counterfoil/internal/idempotency"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) Sealed(ctx context.Context, except, from string, limit int) (vau
 	found, err := list(ctx, s, `SELECT `+p.number+`, `+p.tenant+`, `+p.title+`, `+p.version+`,
 			CASE WHEN substr(`+p.column+`, 1, ?2) <> ?3 THEN `+p.column+` END
 		FROM `+p.from+` WHERE `+p.number+` > ?1 ORDER BY `+p.number+` LIMIT ?4`, []any{number, len(prefix), prefix, limit},
-		func(r scanner) (vault.SealedRow, error) {
+		func(r rowscan.Scanner) (vault.SealedRow, error) {
 			x := vault.SealedRow{Place: p.name, Label: vault.Label{Kind: p.kind}}
 			err := r.Scan(&x.Number, &x.Label.Tenant, &x.Label.Name, &x.Label.Version, &x.Sealed)
 			looked, number = looked+1, x.Number
@@ -118,17 +119,9 @@ func (t *tx) reseal(r vault.Resealed) (int64, error) {
 	return 0, fail(counterfoil.CodeInvalidInput, "there is no such place of sealed values", nil)
 }
 
-func scanVaultKey(r scanner) (vault.KeyRecord, error) {
-	var x vault.KeyRecord
-	var created int64
-	err := r.Scan(&x.ID, &x.Proof, &created)
-	x.Created = instant(created)
-	return x, err
-}
-
 // VaultKeys implements vault.Records.
 func (s *Store) VaultKeys(ctx context.Context) ([]vault.KeyRecord, error) {
-	return list(ctx, s, `SELECT id, proof, created FROM vault_keys ORDER BY number`, nil, scanVaultKey)
+	return list(ctx, s, `SELECT id, proof, created FROM vault_keys ORDER BY number`, nil, rowscan.VaultKey)
 }
 
 // AddVaultKey implements vault.Records.
@@ -137,7 +130,7 @@ func (s *Store) AddVaultKey(ctx context.Context, r vault.KeyRecord) error {
 		return err
 	}
 	return s.commit(ctx, func(t *tx) error {
-		return second(t.exec(`INSERT INTO vault_keys (id, proof, created) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.ID, r.Proof, millis(r.Created)))
+		return second(t.exec(`INSERT INTO vault_keys (id, proof, created) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.ID, r.Proof, rowscan.Millis(r.Created)))
 	})
 }
 

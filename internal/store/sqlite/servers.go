@@ -6,21 +6,14 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
-const selectServer = `SELECT tenant, id, name, identity, tools, pins, classes, decision, seen FROM servers`
-
-func scanServer(r scanner) (gateway.ServerRow, error) {
-	var x gateway.ServerRow
-	var seen int64
-	err := r.Scan(&x.Tenant, &x.ID, &x.Name, &x.Identity, &x.Tools, &x.Pins, &x.Classes, &x.Decision, &seen)
-	x.SeenAt = instant(seen)
-	return x, err
-}
+const selectServer = `SELECT ` + rowscan.ServerColumns + ` FROM servers`
 
 // Server implements gateway.Servers.
 func (s *Store) Server(ctx context.Context, tenant, id string) (gateway.ServerRow, error) {
-	row, err := scanServer(s.read.QueryRowContext(ctx, selectServer+` WHERE tenant = ? AND id = ?`, tenant, id))
+	row, err := rowscan.Server(s.read.QueryRowContext(ctx, selectServer+` WHERE tenant = ? AND id = ?`, tenant, id))
 	if err != nil {
 		return gateway.ServerRow{}, readError(err)
 	}
@@ -29,7 +22,7 @@ func (s *Store) Server(ctx context.Context, tenant, id string) (gateway.ServerRo
 
 // Servers implements gateway.Servers. The newest seen comes first.
 func (s *Store) Servers(ctx context.Context, tenant string) ([]gateway.ServerRow, error) {
-	return list(ctx, s, selectServer+` WHERE tenant = ? ORDER BY seen DESC, id LIMIT ?`, []any{tenant, maxPage}, scanServer)
+	return list(ctx, s, selectServer+` WHERE tenant = ? ORDER BY seen DESC, id LIMIT ?`, []any{tenant, maxPage}, rowscan.Server)
 }
 
 // SeeServer implements gateway.Servers.
@@ -52,7 +45,7 @@ func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.S
 		}
 		if _, err := t.exec(`INSERT INTO servers (tenant, id, name, identity, tools, pins, seen) VALUES (?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (tenant, id) DO UPDATE SET name = excluded.name, tools = excluded.tools, pins = excluded.pins, seen = excluded.seen`,
-			row.Tenant, row.ID, row.Name, row.Identity, row.Tools, pins, millis(row.SeenAt)); err != nil {
+			row.Tenant, row.ID, row.Name, row.Identity, row.Tools, pins, rowscan.Millis(row.SeenAt)); err != nil {
 			return err
 		}
 		out, err = t.server(row.Tenant, row.ID)
@@ -65,7 +58,7 @@ func (s *Store) SeeServer(ctx context.Context, row gateway.ServerRow) (gateway.S
 }
 
 func (t *tx) server(tenant, id string) (gateway.ServerRow, error) {
-	found, err := rows(t, selectServer+` WHERE tenant = ? AND id = ?`, []any{tenant, id}, scanServer)
+	found, err := rows(t, selectServer+` WHERE tenant = ? AND id = ?`, []any{tenant, id}, rowscan.Server)
 	if err != nil {
 		return gateway.ServerRow{}, err
 	}

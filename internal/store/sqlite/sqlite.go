@@ -19,6 +19,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Options are what a store takes from outside. Audience, Signer, Now and Names are required.
@@ -150,7 +151,7 @@ func (s *Store) get(ctx context.Context, query string, args []any, dest ...any) 
 
 // list reads all rows of a query, which must be bounded: a reader that takes its time would keep the write-ahead log from
 // being reset.
-func list[T any](ctx context.Context, s *Store, query string, args []any, scan func(scanner) (T, error)) ([]T, error) {
+func list[T any](ctx context.Context, s *Store, query string, args []any, scan func(rowscan.Scanner) (T, error)) ([]T, error) {
 	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, readError(err)
@@ -158,10 +159,7 @@ func list[T any](ctx context.Context, s *Store, query string, args []any, scan f
 	return collect(rows, scan)
 }
 
-// scanner is a row.
-type scanner interface{ Scan(dest ...any) error }
-
-func collect[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
+func collect[T any](rows *sql.Rows, scan func(rowscan.Scanner) (T, error)) ([]T, error) {
 	defer rows.Close() //nolint:errcheck // its error is rows.Err's
 	var out []T
 	for rows.Next() {
@@ -172,19 +170,4 @@ func collect[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) 
 		out = append(out, x)
 	}
 	return out, readError(rows.Err())
-}
-
-// millis is how times are stored: milliseconds since 1970, 0 for none.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }

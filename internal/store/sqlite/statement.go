@@ -12,6 +12,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // A statement is a prepared one that lives as long as the writer's connection. It speaks to the driver itself: the pool of
@@ -84,7 +85,7 @@ func (t *tx) step(query string, args ...any) (int64, error) {
 // get reads one row. A missing one is gateway.ErrNotFound.
 func (t *tx) get(query string, args []any, dest ...any) error {
 	found := false
-	err := t.query(query, args, func(r scanner) error {
+	err := t.query(query, args, func(r rowscan.Scanner) error {
 		found = true
 		return r.Scan(dest...)
 	})
@@ -95,9 +96,9 @@ func (t *tx) get(query string, args []any, dest ...any) error {
 }
 
 // rows reads all rows of a query.
-func rows[T any](t *tx, query string, args []any, scan func(scanner) (T, error)) ([]T, error) {
+func rows[T any](t *tx, query string, args []any, scan func(rowscan.Scanner) (T, error)) ([]T, error) {
 	var out []T
-	err := t.query(query, args, func(r scanner) error {
+	err := t.query(query, args, func(r rowscan.Scanner) error {
 		x, err := scan(r)
 		if err == nil {
 			out = append(out, x)
@@ -107,7 +108,7 @@ func rows[T any](t *tx, query string, args []any, scan func(scanner) (T, error))
 	return out, err
 }
 
-func (t *tx) query(query string, args []any, each func(scanner) error) (err error) {
+func (t *tx) query(query string, args []any, each func(rowscan.Scanner) error) (err error) {
 	defer func() { t.spoiled = t.spoiled || err != nil }()
 	stmt, err := t.prepare(query)
 	if err != nil {
@@ -169,7 +170,7 @@ func bound(args []any) ([]driver.NamedValue, error) {
 // A row is what the driver has read: memory of our own.
 type row []driver.Value
 
-// Scan implements scanner for the few types that the database's columns have.
+// Scan implements rowscan.Scanner for the few types that the database's columns have.
 func (r row) Scan(dest ...any) error {
 	if len(dest) != len(r) {
 		return fail(counterfoil.CodeInternal, "a row has another number of columns", nil)

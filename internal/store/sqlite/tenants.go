@@ -5,18 +5,11 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/tenancy"
 )
 
-const selectTenant = `SELECT id, created, body, value FROM tenants JOIN marks ON tenant = id AND name = '` + tenancy.MarkEpoch + `'`
-
-func scanTenant(r scanner) (tenancy.Record, error) {
-	var x tenancy.Record
-	var created int64
-	err := r.Scan(&x.ID, &created, &x.Body, &x.Epoch)
-	x.Created = instant(created)
-	return x, err
-}
+const selectTenant = `SELECT ` + rowscan.TenantColumns + ` FROM tenants JOIN marks ON tenant = id AND name = '` + tenancy.MarkEpoch + `'`
 
 // CreateTenant implements tenancy.Store.
 func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoil.Event) error {
@@ -27,7 +20,7 @@ func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoi
 		return fail(counterfoil.CodeInvalidInput, "the tenant's record is not complete", nil)
 	}
 	return s.commit(ctx, func(t *tx) error {
-		n, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.ID, millis(r.Created), r.Body)
+		n, err := t.exec(`INSERT INTO tenants (id, created, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, r.ID, rowscan.Millis(r.Created), r.Body)
 		if err != nil {
 			return err
 		}
@@ -43,7 +36,7 @@ func (s *Store) CreateTenant(ctx context.Context, r tenancy.Record, e counterfoi
 
 // Tenant implements tenancy.Store.
 func (s *Store) Tenant(ctx context.Context, id string) (tenancy.Record, error) {
-	x, err := scanTenant(s.read.QueryRowContext(ctx, selectTenant+` WHERE id = ?`, id))
+	x, err := rowscan.Tenant(s.read.QueryRowContext(ctx, selectTenant+` WHERE id = ?`, id))
 	if err != nil {
 		return tenancy.Record{}, readError(err)
 	}
@@ -52,7 +45,7 @@ func (s *Store) Tenant(ctx context.Context, id string) (tenancy.Record, error) {
 
 // Tenants implements tenancy.Store.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]tenancy.Record, error) {
-	return list(ctx, s, selectTenant+` WHERE id > ? ORDER BY id LIMIT ?`, []any{after, min(max(limit, 0), maxPage)}, scanTenant)
+	return list(ctx, s, selectTenant+` WHERE id > ? ORDER BY id LIMIT ?`, []any{after, min(max(limit, 0), maxPage)}, rowscan.Tenant)
 }
 
 // ChangeTenant implements tenancy.Store.

@@ -9,24 +9,8 @@ import (
 	"github.com/counterfoil/counterfoil/internal/credential"
 	"github.com/counterfoil/counterfoil/internal/gateway"
 	"github.com/counterfoil/counterfoil/internal/identity"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
-
-const userColumns = `tenant, name, scopes, groups, disabled, created, changed, password, version`
-
-func scanUserRow(r scanner) (credential.UserRow, error) {
-	var u credential.UserRow
-	var scopes, groups string
-	var created, changed int64
-	err := r.Scan(&u.Tenant, &u.Name, &scopes, &groups, &u.Disabled, &created, &changed, &u.Password, &u.Version)
-	u.Scopes, u.Groups = credential.SplitNames(scopes), credential.SplitNames(groups)
-	u.Created, u.Changed = instant(created), instant(changed)
-	return u, err
-}
-
-func scanUser(r scanner) (credential.User, error) {
-	u, err := scanUserRow(r)
-	return u.User, err
-}
 
 // wholeUser refuses a user that is not whole, and returns the lists as they are kept.
 func wholeUser(u *credential.UserRow) (scopes, groups string, err error) {
@@ -39,8 +23,8 @@ func wholeUser(u *credential.UserRow) (scopes, groups string, err error) {
 }
 
 func (t *tx) addUser(u credential.UserRow, scopes, groups string) error {
-	n, err := t.exec(`INSERT INTO users (`+userColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING`,
-		u.Tenant, u.Name, scopes, groups, u.Disabled, millis(u.Created), millis(u.Changed), u.Password)
+	n, err := t.exec(`INSERT INTO users (`+rowscan.UserColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING`,
+		u.Tenant, u.Name, scopes, groups, u.Disabled, rowscan.Millis(u.Created), rowscan.Millis(u.Changed), u.Password)
 	if err == nil && n == 0 {
 		err = credential.ErrExists
 	}
@@ -75,7 +59,7 @@ func (s *Store) AddUser(ctx context.Context, u credential.UserRow, first bool, e
 
 // User implements credential.UserStore.
 func (s *Store) User(ctx context.Context, tenant, name string) (credential.UserRow, error) {
-	u, err := scanUserRow(s.read.QueryRowContext(ctx, `SELECT `+userColumns+` FROM users WHERE tenant = ? AND name = ?`, tenant, name))
+	u, err := rowscan.UserRow(s.read.QueryRowContext(ctx, `SELECT `+rowscan.UserColumns+` FROM users WHERE tenant = ? AND name = ?`, tenant, name))
 	if err != nil {
 		return credential.UserRow{}, absent(readError(err))
 	}
@@ -84,8 +68,8 @@ func (s *Store) User(ctx context.Context, tenant, name string) (credential.UserR
 
 // Users implements credential.UserStore.
 func (s *Store) Users(ctx context.Context, tenant, after string, limit int) ([]credential.User, error) {
-	return list(ctx, s, `SELECT `+userColumns+` FROM users WHERE tenant = ? AND name > ? ORDER BY name LIMIT ?`,
-		[]any{tenant, after, page(limit)}, scanUser)
+	return list(ctx, s, `SELECT `+rowscan.UserColumns+` FROM users WHERE tenant = ? AND name > ? ORDER BY name LIMIT ?`,
+		[]any{tenant, after, page(limit)}, rowscan.User)
 }
 
 // ChangeUser implements credential.UserStore.
@@ -99,7 +83,7 @@ func (s *Store) ChangeUser(ctx context.Context, u credential.UserRow, e counterf
 	}
 	return s.commit(ctx, func(t *tx) error {
 		n, err := t.exec(`UPDATE users SET scopes = ?, groups = ?, disabled = ?, changed = ?, password = ?, version = version + 1
-			WHERE tenant = ? AND name = ? AND version = ?`, scopes, groups, u.Disabled, millis(u.Changed), u.Password, u.Tenant, u.Name, u.Version)
+			WHERE tenant = ? AND name = ? AND version = ?`, scopes, groups, u.Disabled, rowscan.Millis(u.Changed), u.Password, u.Tenant, u.Name, u.Version)
 		if err != nil {
 			return err
 		}
@@ -123,12 +107,12 @@ func (t *tx) endTokens(tenant, name string, at time.Time) error {
 	if err := t.get(`SELECT coalesce(max(issued), 0) FROM refresh_families WHERE tenant = ? AND name = ?`, []any{tenant, name}, &issued); err != nil {
 		return err
 	}
-	if last := instant(issued); last.After(at) {
+	if last := rowscan.Instant(issued); last.After(at) {
 		at = last
 	}
 	if _, err := t.exec(`INSERT INTO revoked_credentials (tenant, kind, name, at, until) VALUES (?, 'subject', ?, ?, ?)
 		ON CONFLICT (tenant, kind, name) DO UPDATE SET at = excluded.at, until = excluded.until WHERE excluded.at > at`,
-		tenant, name, millis(at), millis(at.Add(identity.MaxLifetime+time.Hour))); err != nil {
+		tenant, name, rowscan.Millis(at), rowscan.Millis(at.Add(identity.MaxLifetime+time.Hour))); err != nil {
 		return err
 	}
 	return t.move(tenant)
@@ -154,7 +138,7 @@ func (s *Store) OpenFamily(ctx context.Context, o credential.Opening) error {
 			}
 		}
 		if _, err := t.exec(`DELETE FROM refresh_families WHERE id IN (SELECT id FROM refresh_families WHERE expires <= ? LIMIT ?)`,
-			millis(o.Created), maxPage); err != nil {
+			rowscan.Millis(o.Created), maxPage); err != nil {
 			return err
 		}
 		if _, err := t.exec(`DELETE FROM refresh_families WHERE id IN (SELECT id FROM refresh_families WHERE tenant = ? AND name = ?
@@ -162,7 +146,7 @@ func (s *Store) OpenFamily(ctx context.Context, o credential.Opening) error {
 			return err
 		}
 		return second(t.exec(`INSERT INTO refresh_families (id, tenant, name, newest, created, expires, issued) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			o.ID[:], o.Tenant, o.User, o.Newest[:], millis(o.Created), millis(o.Expires), millis(o.Issued)))
+			o.ID[:], o.Tenant, o.User, o.Newest[:], rowscan.Millis(o.Created), rowscan.Millis(o.Expires), rowscan.Millis(o.Issued)))
 	})
 }
 
@@ -177,7 +161,7 @@ func (s *Store) Family(ctx context.Context, id credential.Hash) (credential.Fami
 		return credential.Family{}, absent(err)
 	}
 	copy(f.Newest[:], newest)
-	f.Created, f.Expires, f.Issued = instant(created), instant(expires), instant(issued)
+	f.Created, f.Expires, f.Issued = rowscan.Instant(created), rowscan.Instant(expires), rowscan.Instant(issued)
 	return f, nil
 }
 
@@ -188,13 +172,13 @@ func (s *Store) RotateFamily(ctx context.Context, r credential.Rotation) error {
 	}
 	return s.commit(ctx, func(t *tx) error {
 		n, err := t.exec(`UPDATE refresh_families SET newest = ?, issued = max(issued, ?) WHERE id = ? AND tenant = ? AND newest = ? AND expires > ?`,
-			r.Next[:], millis(r.Issued), r.ID[:], r.Tenant, r.Was[:], millis(r.Now))
+			r.Next[:], rowscan.Millis(r.Issued), r.ID[:], r.Tenant, r.Was[:], rowscan.Millis(r.Now))
 		if err != nil || n == 1 {
 			return err
 		}
 		var there bool
 		if err := t.get(`SELECT EXISTS (SELECT 1 FROM refresh_families WHERE id = ? AND tenant = ? AND expires > ?)`,
-			[]any{r.ID[:], r.Tenant, millis(r.Now)}, &there); err != nil {
+			[]any{r.ID[:], r.Tenant, rowscan.Millis(r.Now)}, &there); err != nil {
 			return err
 		}
 		if there {

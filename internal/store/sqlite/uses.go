@@ -9,6 +9,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 )
 
 // Spend implements gateway.Uses: the guards, the counters, the use, its documents and the started event in one commit. The
@@ -88,7 +89,7 @@ func (s *Store) spend(ctx context.Context, t *tx, sp gateway.Spending, early dra
 const ofUse = ` FROM executions WHERE expires = ? AND substr(approval, 1, 16) = ? AND step = ? AND approval = ?`
 
 func useArgs(u *counterfoil.Use, step string) []any {
-	return []any{millis(u.ExpiresAt), u.Approval[:16], step, u.Approval[:]}
+	return []any{rowscan.Millis(u.ExpiresAt), u.Approval[:16], step, u.Approval[:]}
 }
 
 // judgeUse refuses a use that was spent, a step whose predecessor has no receipt of success, and a request that is not
@@ -166,7 +167,7 @@ func (t *tx) claim(sp gateway.Spending, counters []counter) error {
 		}
 	}
 	for _, o := range sp.Once {
-		if _, err := t.exec(`INSERT INTO once (tenant, key, until) VALUES (?, ?, ?)`, tenant, o.Key, millis(o.Until)); err != nil {
+		if _, err := t.exec(`INSERT INTO once (tenant, key, until) VALUES (?, ?, ?)`, tenant, o.Key, rowscan.Millis(o.Until)); err != nil {
 			return err
 		}
 	}
@@ -186,7 +187,7 @@ func (t *tx) insertExecution(number int64, process string, sp gateway.Spending, 
 	u, use := &sp.Use, c.Digest()
 	_, err := t.exec(`INSERT INTO executions (number, tenant, id, request, process, approval, step, use, started, expires, consumption)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, number, u.Tenant, u.ExecutionID, optional(sp.Request), process, u.Approval[:], u.Step,
-		use[:], millis(c.At()), millis(u.ExpiresAt), c.Envelope())
+		use[:], rowscan.Millis(c.At()), rowscan.Millis(u.ExpiresAt), c.Envelope())
 	if err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func (t *tx) settleFirst(number int64, st gateway.Settling) error {
 		return err
 	}
 	n, err := t.exec(`UPDATE executions SET outcome = ?, completed = ?, settled = ?, receipt = ? WHERE number = ? AND outcome IS NULL`,
-		string(r.Outcome()), millis(r.CompletedAt()), place, digest[:], number)
+		string(r.Outcome()), rowscan.Millis(r.CompletedAt()), place, digest[:], number)
 	if err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func (t *tx) settleFirst(number int64, st gateway.Settling) error {
 	if st.Request != "" {
 		if _, err := t.exec(`UPDATE requests SET outcome = ?, answer = ?, keep_until = ?
 			WHERE tenant = ? AND id = ? AND state = 'spent' AND execution = ?`,
-			string(r.Outcome()), st.Answer, millis(st.KeepUntil), r.Tenant(), st.Request, r.ID()); err != nil {
+			string(r.Outcome()), st.Answer, rowscan.Millis(st.KeepUntil), r.Tenant(), st.Request, r.ID()); err != nil {
 			return err
 		}
 	}

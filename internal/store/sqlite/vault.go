@@ -6,6 +6,7 @@ import (
 
 	"github.com/counterfoil/counterfoil"
 	"github.com/counterfoil/counterfoil/internal/gateway"
+	"github.com/counterfoil/counterfoil/internal/store/rowscan"
 	"github.com/counterfoil/counterfoil/internal/vault"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) AddSecret(ctx context.Context, r vault.SecretRow, e counterfoil.
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO vault_values (tenant, name, version, created, value, metadata) VALUES (?, ?, ?, ?, ?, ?)`,
-			r.Tenant, r.Name, r.Version, millis(r.Created), r.Value, r.Metadata); err != nil {
+			r.Tenant, r.Name, r.Version, rowscan.Millis(r.Created), r.Value, r.Metadata); err != nil {
 			return err
 		}
 		return second(t.append(r.Tenant, e, s.o.Now()))
@@ -64,19 +65,11 @@ func (s *Store) LastVersion(ctx context.Context, tenant, name string) (int64, er
 	return last, err
 }
 
-func scanSecret(r scanner) (vault.SecretRow, error) {
-	var x vault.SecretRow
-	var created int64
-	err := r.Scan(&x.Tenant, &x.Name, &x.Version, &created, &x.Value, &x.Metadata)
-	x.Created = instant(created)
-	return x, err
-}
-
 // Secret implements vault.SecretStore.
 func (s *Store) Secret(ctx context.Context, tenant, name string, version int64) (vault.SecretRow, error) {
 	found, err := list(ctx, s, `SELECT v.tenant, v.name, version, created, value, metadata
 		FROM vault_values v JOIN vault_names n ON n.tenant = v.tenant AND n.name = v.name
-		WHERE v.tenant = ?1 AND v.name = ?2 AND version = CASE ?3 WHEN 0 THEN last ELSE ?3 END`, []any{tenant, name, version}, scanSecret)
+		WHERE v.tenant = ?1 AND v.name = ?2 AND version = CASE ?3 WHEN 0 THEN last ELSE ?3 END`, []any{tenant, name, version}, rowscan.Secret)
 	if err == nil && len(found) == 0 {
 		err = vault.ErrNotFound
 	}
@@ -90,13 +83,13 @@ func (s *Store) Secret(ctx context.Context, tenant, name string, version int64) 
 func (s *Store) Secrets(ctx context.Context, tenant, after string, limit int) ([]vault.SecretRow, error) {
 	return list(ctx, s, `SELECT tenant, name, version, created, NULL, metadata FROM vault_values AS v WHERE tenant = ?1 AND name > ?2
 		AND version = (SELECT max(version) FROM vault_values AS w WHERE w.tenant = ?1 AND w.name = v.name)
-		ORDER BY name LIMIT ?3`, []any{tenant, after, min(max(limit, 0), maxPage)}, scanSecret)
+		ORDER BY name LIMIT ?3`, []any{tenant, after, min(max(limit, 0), maxPage)}, rowscan.Secret)
 }
 
 // SecretVersions implements vault.SecretStore.
 func (s *Store) SecretVersions(ctx context.Context, tenant, name string) ([]vault.SecretRow, error) {
 	return list(ctx, s, `SELECT tenant, name, version, created, NULL, metadata FROM vault_values WHERE tenant = ? AND name = ?
-		ORDER BY version DESC LIMIT ?`, []any{tenant, name, maxPage}, scanSecret)
+		ORDER BY version DESC LIMIT ?`, []any{tenant, name, maxPage}, rowscan.Secret)
 }
 
 // DeleteSecret implements vault.SecretStore.
