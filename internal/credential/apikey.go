@@ -33,7 +33,7 @@ type KeysOptions struct {
 // Keys are the API keys of all tenants. They implement identity.APIKeys.
 type Keys struct {
 	o     KeysOptions
-	cache *keyCache
+	cache *identity.Memory[heldKey]
 	used  *used
 }
 
@@ -47,7 +47,7 @@ func NewKeys(o KeysOptions) (*Keys, error) {
 	if o.Store == nil || o.Epoch == nil || o.Remembered < 1 || o.Logger == nil {
 		return nil, fail("API keys need a store, epochs, room for at least one key in memory, and a logger")
 	}
-	return &Keys{o: o, cache: newKeyCache(o.Remembered), used: &used{at: map[keyRef]time.Time{}}}, nil
+	return &Keys{o: o, cache: identity.NewMemory[heldKey](o.Remembered), used: &used{at: map[keyRef]time.Time{}}}, nil
 }
 
 // A Lifetime says how long a key lives: for a time, or for ever. Exactly one is set.
@@ -232,7 +232,7 @@ func (k *Keys) Rotate(ctx context.Context, by *identity.Principal, id string, li
 	if err != nil {
 		return nil, err
 	}
-	defer k.cache.dropTenant(by.Tenant) // whatever becomes of it
+	defer k.cache.DropTenant(by.Tenant) // whatever becomes of it
 	err = k.o.Store.ReplaceKey(ctx, id, next.Created.Add(overlap).Truncate(time.Millisecond), next, e)
 	if errors.Is(err, ErrChanged) {
 		return nil, &counterfoil.Error{Code: counterfoil.CodePolicyDenied, Msg: "the key was replaced already", Err: ErrChanged}
@@ -253,7 +253,7 @@ func (k *Keys) Revoke(ctx context.Context, by *identity.Principal, id string) er
 	if err != nil {
 		return err
 	}
-	defer k.cache.dropTenant(by.Tenant) // whatever becomes of it
+	defer k.cache.DropTenant(by.Tenant) // whatever becomes of it
 	return k.o.Store.RemoveKey(ctx, by.Tenant, id, reachOf(by), e)
 }
 
@@ -265,18 +265,18 @@ func (k *Keys) Principal(ctx context.Context, key string) (*identity.Principal, 
 		return nil, refused("key")
 	}
 	hash, now := NewSecret(key).hash(), k.o.Recorder.Now()
-	if h, ok := k.cache.get(hash); ok {
+	if h, ok := k.cache.Get(hash); ok {
 		current, err := k.current(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		if current && !ended(h.principal.ExpiresAt, now) {
+		if current && !h.Ended(now) {
 			k.used.note(&h.principal, now)
 			return &h.principal, nil
 		}
-		k.cache.drop(hash)
+		k.cache.Drop(hash)
 	}
-	since := k.cache.begin()
+	since := k.cache.Begin()
 	held, err := k.o.Store.KeyByHash(ctx, hash)
 	switch {
 	case gone(err):
@@ -293,7 +293,7 @@ func (k *Keys) Principal(ctx context.Context, key string) (*identity.Principal, 
 	if err != nil {
 		return nil, err
 	}
-	k.cache.put(hash, heldKey{*p, held.Epoch}, since)
+	k.cache.Put(hash, heldKey{*p, held.Epoch}, since, now)
 	k.used.note(p, now)
 	return p, nil
 }

@@ -15,66 +15,11 @@ type heldKey struct {
 	epoch     int64
 }
 
-// A keyCache remembers keys by their hashes: a memory dump has no key in it.
-type keyCache struct {
-	max int
+// Tenant implements identity.Proof.
+func (h heldKey) Tenant() string { return h.principal.Tenant }
 
-	mu      sync.RWMutex
-	entries map[Hash]heldKey
-	drops   uint64 // how often entries were dropped for a change
-}
-
-func newKeyCache(maxEntries int) *keyCache {
-	return &keyCache{max: maxEntries, entries: map[Hash]heldKey{}}
-}
-
-func (c *keyCache) get(h Hash) (heldKey, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	k, ok := c.entries[h]
-	return k, ok
-}
-
-// begin returns what put wants to know of the moment before the key was read.
-func (c *keyCache) begin() uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.drops
-}
-
-// put remembers a key, unless something was changed since begin.
-func (c *keyCache) put(h Hash, k heldKey, since uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.drops != since {
-		return
-	}
-	if len(c.entries) >= c.max {
-		for other := range c.entries { // whichever comes first makes room
-			delete(c.entries, other)
-			break
-		}
-	}
-	c.entries[h] = k
-}
-
-func (c *keyCache) drop(h Hash) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, h)
-}
-
-// dropTenant forgets all keys of a tenant, those that are being read too.
-func (c *keyCache) dropTenant(tenant string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.drops++
-	for h, k := range c.entries {
-		if k.principal.Tenant == tenant {
-			delete(c.entries, h)
-		}
-	}
-}
+// Ended implements identity.Proof.
+func (h heldKey) Ended(now time.Time) bool { return ended(h.principal.ExpiresAt, now) }
 
 type keyRef struct{ tenant, id string }
 

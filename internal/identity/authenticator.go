@@ -47,7 +47,7 @@ type Options struct {
 type Authenticator struct {
 	o       Options
 	foreign map[string]*foreign // by the address that is their "iss"
-	cache   *cache
+	cache   *Memory[verified]
 }
 
 // New returns an authenticator, or says what its options lack.
@@ -64,7 +64,7 @@ func New(o Options) (*Authenticator, error) {
 	if o.Remembered < 1 {
 		return nil, fail("at least one verified token is remembered")
 	}
-	a := &Authenticator{o: o, foreign: map[string]*foreign{}, cache: newCache(o.Remembered)}
+	a := &Authenticator{o: o, foreign: map[string]*foreign{}, cache: NewMemory[verified](o.Remembered)}
 	names := map[string]bool{}
 	for i := range o.OIDC {
 		f, err := newForeign(o.OIDC[i], &o.Rules, o.Now)
@@ -121,7 +121,7 @@ func (a *Authenticator) Token(ctx context.Context, text string) (*Principal, err
 		return nil, invalid("size")
 	}
 	key, now := sha256.Sum256([]byte(text)), a.o.Now()
-	if v, ok := a.cache.get(key); ok {
+	if v, ok := a.cache.Get(key); ok {
 		epoch, err := a.epoch(ctx, v.principal.Tenant)
 		if err != nil {
 			return nil, err
@@ -129,10 +129,10 @@ func (a *Authenticator) Token(ctx context.Context, text string) (*Principal, err
 		if epoch == v.epoch && v.ring == a.o.Keys.keys.Load() && now.Before(v.until) {
 			return &v.principal, nil
 		}
-		a.cache.drop(key)
+		a.cache.Drop(key)
 	}
 	// In this order: what is revoked after the look into the store finds the entry, or keeps it from being made.
-	since := a.cache.begin()
+	since := a.cache.Begin()
 	v, issued, err := a.verify(ctx, text, now)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (a *Authenticator) Token(ctx context.Context, text string) (*Principal, err
 	case revoked:
 		return nil, invalid("revoked")
 	}
-	a.cache.put(key, v, since, now)
+	a.cache.Put(key, v, since, now)
 	return p, nil
 }
 
@@ -248,6 +248,6 @@ func (a *Authenticator) revoke(ctx context.Context, by string, r Revocation) err
 	// valid for the leeway longer.
 	r.Until = r.At.Add(MaxLifetime + 2*maxLeeway)
 	// Whatever becomes of the commit: what is remembered of the tenant is looked up anew.
-	defer a.cache.dropTenant(r.Tenant)
+	defer a.cache.DropTenant(r.Tenant)
 	return a.o.Store.RevokeCredential(ctx, r, e)
 }

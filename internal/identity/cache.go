@@ -6,60 +6,62 @@ import (
 	"time"
 )
 
-// A cache remembers tokens that were verified, by their SHA-256: a memory dump has no token in it. An entry is worth nothing
-// from its end on, nor when its tenant's epoch or the key ring is another.
-type cache struct {
+// A Proof is what was found out about a credential, and may be remembered.
+type Proof interface {
+	Tenant() string
+	// Ended reports whether it is worth nothing any more, whatever happens.
+	Ended(now time.Time) bool
+}
+
+// A Memory remembers credentials that were verified, by their SHA-256: a memory dump has none in it. It is safe for concurrent
+// use. Who gets a proof says whether it still holds.
+type Memory[P Proof] struct {
 	max int
 
 	mu      sync.RWMutex
-	entries map[[sha256.Size]byte]verified
-	drops   uint64 // how often entries were dropped for a revocation
+	entries map[[sha256.Size]byte]P
+	drops   uint64 // how often entries were dropped for a change
 }
 
-type verified struct {
-	principal Principal
-	until     time.Time // the token's end, its key's, or that of what is known of an issuer's keys
-	epoch     int64     // of the tenant
-	ring      *ring     // that was in force
+// NewMemory returns a memory of at most so many proofs.
+func NewMemory[P Proof](most int) *Memory[P] {
+	return &Memory[P]{max: most, entries: map[[sha256.Size]byte]P{}}
 }
 
-func newCache(maxEntries int) *cache {
-	return &cache{max: maxEntries, entries: map[[sha256.Size]byte]verified{}}
+// Get returns the proof of a credential, if there is one.
+func (m *Memory[P]) Get(key [sha256.Size]byte) (P, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	p, ok := m.entries[key]
+	return p, ok
 }
 
-func (c *cache) get(key [sha256.Size]byte) (verified, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	v, ok := c.entries[key]
-	return v, ok
+// Begin returns what Put wants to know of the moment before the credential was looked up.
+func (m *Memory[P]) Begin() uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.drops
 }
 
-// begin returns what put wants to know of the moment before the token was held against the revocations.
-func (c *cache) begin() uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.drops
-}
-
-// put remembers a token, unless something was revoked since begin.
-func (c *cache) put(key [sha256.Size]byte, v verified, since uint64, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.drops != since {
+// Put remembers a proof, unless something was changed since Begin.
+func (m *Memory[P]) Put(key [sha256.Size]byte, p P, since uint64, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.drops != since {
 		return
 	}
-	if len(c.entries) >= c.max {
-		c.makeRoom(now)
+	if len(m.entries) >= m.max {
+		m.makeRoom(now)
 	}
-	c.entries[key] = v
+	m.entries[key] = p
 }
 
 // makeRoom drops what has ended among a few entries that the map happens to begin with, and one of them in any case.
-func (c *cache) makeRoom(now time.Time) {
+func (m *Memory[P]) makeRoom(now time.Time) {
 	seen := 0
-	for key, v := range c.entries {
-		if seen == 0 || !now.Before(v.until) {
-			delete(c.entries, key)
+	for key, p := range m.entries {
+		if seen == 0 || p.Ended(now) {
+			delete(m.entries, key)
 		}
 		if seen++; seen == 8 {
 			return
@@ -67,20 +69,35 @@ func (c *cache) makeRoom(now time.Time) {
 	}
 }
 
-func (c *cache) drop(key [sha256.Size]byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, key)
+// Drop forgets one.
+func (m *Memory[P]) Drop(key [sha256.Size]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, key)
 }
 
-// dropTenant forgets all tokens of a tenant, those that are being verified too.
-func (c *cache) dropTenant(tenant string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.drops++
-	for key, v := range c.entries {
-		if v.principal.Tenant == tenant {
-			delete(c.entries, key)
+// DropTenant forgets all of a tenant, those that are being looked up too.
+func (m *Memory[P]) DropTenant(tenant string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drops++
+	for key, p := range m.entries {
+		if p.Tenant() == tenant {
+			delete(m.entries, key)
 		}
 	}
 }
+
+// verified is the proof of a token. It is worth nothing when its tenant's epoch or the key ring is another.
+type verified struct {
+	principal Principal
+	until     time.Time // the token's end, its key's, or that of what is known of an issuer's keys
+	epoch     int64     // of the tenant
+	ring      *ring     // that was in force
+}
+
+// Tenant implements Proof.
+func (v verified) Tenant() string { return v.principal.Tenant }
+
+// Ended implements Proof.
+func (v verified) Ended(now time.Time) bool { return !now.Before(v.until) }
