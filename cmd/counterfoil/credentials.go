@@ -44,21 +44,8 @@ func (a *app) userCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List them", Args: cobra.NoArgs,
 		RunE: a.governs(&tenant, func(x *services, by *identity.Principal, cmd *cobra.Command, _ []string) error {
-			for after := ""; ; {
-				page, err := x.users.List(cmd.Context(), by, after, pageSize)
-				if err != nil {
-					return err
-				}
-				for i := range page {
-					after = page[i].Name
-					if err := a.printUser(&page[i]); err != nil {
-						return err
-					}
-				}
-				if len(page) < pageSize {
-					return nil
-				}
-			}
+			return eachPage(func(after string) ([]credential.User, error) { return x.users.List(cmd.Context(), by, after, pageSize) },
+				func(u credential.User) (string, error) { return u.Name, a.printUser(&u) })
 		}),
 	}
 	able := func(use, short string, disabled bool) *cobra.Command {
@@ -166,21 +153,8 @@ func (a *app) keyCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List them, without what they are", Args: cobra.NoArgs,
 		RunE: a.governs(&tenant, func(x *services, by *identity.Principal, cmd *cobra.Command, _ []string) error {
-			for after := ""; ; {
-				page, err := x.keys.List(cmd.Context(), by, after, pageSize)
-				if err != nil {
-					return err
-				}
-				for i := range page {
-					after = page[i].ID
-					if err := a.printKey(&page[i], ""); err != nil {
-						return err
-					}
-				}
-				if len(page) < pageSize {
-					return nil
-				}
-			}
+			return eachPage(func(after string) ([]credential.Key, error) { return x.keys.List(cmd.Context(), by, after, pageSize) },
+				func(k credential.Key) (string, error) { return k.ID, a.printKey(&k, "") })
 		}),
 	}
 	revoke := &cobra.Command{
@@ -226,21 +200,10 @@ func (a *app) secretCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List their names and versions, never what they are", Args: cobra.NoArgs,
 		RunE: a.governs(&tenant, func(x *services, _ *identity.Principal, cmd *cobra.Command, _ []string) error {
-			for after := ""; ; {
-				page, err := x.secrets.List(cmd.Context(), tenant, after, pageSize)
-				if err != nil {
-					return err
-				}
-				for _, v := range page {
-					after = v.Name
-					if err := a.printSecret(v); err != nil {
-						return err
-					}
-				}
-				if len(page) < pageSize {
-					return nil
-				}
-			}
+			return eachPage(func(after string) ([]vault.Version, error) {
+				return x.secrets.List(cmd.Context(), tenant, after, pageSize)
+			},
+				func(v vault.Version) (string, error) { return v.Name, a.printSecret(v) })
 		}),
 	}
 	remove := &cobra.Command{

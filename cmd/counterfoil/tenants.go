@@ -16,6 +16,25 @@ import (
 // pageSize is how many records commands read at once.
 const pageSize = 100
 
+// eachPage shows all records of a list, which read returns the pages of: of up to pageSize records behind the one named. show
+// returns a record's name.
+func eachPage[T any](read func(after string) ([]T, error), show func(T) (name string, err error)) error {
+	for after := ""; ; {
+		page, err := read(after)
+		if err != nil {
+			return err
+		}
+		for _, x := range page {
+			if after, err = show(x); err != nil {
+				return err
+			}
+		}
+		if len(page) < pageSize {
+			return nil
+		}
+	}
+}
+
 // operator is who runs commands on the state directory itself: whoever may read its keys governs all of it.
 func operator(tenant string) (*identity.Principal, error) {
 	rights, err := identity.ParseScopes([]string{string(identity.ScopeTenantAdmin), string(identity.ScopeSystemAdmin)})
@@ -126,21 +145,8 @@ func (a *app) tenantListCommand() *cobra.Command {
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.withServices(ctx, func(_ *state, x *services) error {
-				for after := ""; ; {
-					page, err := x.tenants.List(ctx, after, pageSize)
-					if err != nil {
-						return err
-					}
-					for _, t := range page {
-						after = t.ID
-						if err := a.printTenant(t); err != nil {
-							return err
-						}
-					}
-					if len(page) < pageSize {
-						return nil
-					}
-				}
+				return eachPage(func(after string) ([]*tenancy.Tenant, error) { return x.tenants.List(ctx, after, pageSize) },
+					func(t *tenancy.Tenant) (string, error) { return t.ID, a.printTenant(t) })
 			})
 		}),
 	}
