@@ -45,7 +45,7 @@ type HandlerOptions struct {
 	// Visible says whether a tool is listed for a principal. Nil lists all that the upstreams have: what may be called is
 	// the gate's to decide.
 	Visible func(ctx context.Context, p *identity.Principal, m Mount, definition []byte) bool
-	// Run names the run that a principal's calls are counted in. Nil makes one of each credential.
+	// Run names the run that a principal's calls are counted in. Nil makes one of each credential and day.
 	Run func(ctx context.Context, p *identity.Principal) string
 
 	// Hosts are the names that the endpoint is reached by, with a port or for every port: "gate.example.com",
